@@ -1,0 +1,1 @@
+"""Exact Hessians of neural-network losses."""

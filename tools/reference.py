@@ -1,0 +1,111 @@
+"""Reference notebooks: what is kept of a chapter's outputs, and when two outputs agree.
+
+A chapter is written in MyST Markdown. Beside it lies a generated notebook with its text outputs
+and execution counts: the launch buttons open it, and nbval runs it and compares. This module says
+what such a notebook holds (`stripped`) and how its numbers are compared (`disagreement`).
+"""
+
+import copy
+import math
+import re
+from pathlib import Path
+
+import jupytext
+import nbformat
+from nbformat import NotebookNode
+
+ROOT = Path(__file__).resolve().parent.parent
+WIDGET = "application/vnd.jupyter.widget-view+json"
+KEPT = ("text/plain", "text/markdown", "application/papermill.record/text/plain")
+NUMBER = re.compile(r"(?<![\w.])[-+−]?(?:\d+\.\d*|\.\d+|\d+)(?:[eE][-+]?\d+)?(?![\w])|\d+")
+RTOL, ATOL = 1e-6, 1e-12
+
+
+def chapters(root: Path = ROOT) -> list[Path]:
+    """The pages of the book that are notebooks: those with a kernel in their head."""
+    pages = sorted((root / "book").glob("*.md"))
+    return [page for page in pages if "\nkernelspec:\n" in page.read_text(encoding="utf-8")]
+
+
+def source_notebook(page: Path) -> NotebookNode:
+    """A chapter as a notebook without outputs, with cell ids that depend on the order only."""
+    notebook = jupytext.read(page)
+    for number, cell in enumerate(notebook.cells, start=1):
+        cell.id = f"cell-{number:03d}"
+    notebook.metadata = {"kernelspec": dict(notebook.metadata["kernelspec"], language="python")}
+    notebook.nbformat, notebook.nbformat_minor = 4, 5
+    return notebook
+
+
+def compared(outputs: list[NotebookNode]) -> list[NotebookNode]:
+    """The part of a cell's outputs that another machine must reproduce.
+
+    Printed text, text forms of results, glued numbers. Not pictures (their bytes differ
+    between machines), not HTML (it repeats the text), not a widget's representation (it
+    contains pictures).
+    """
+    kept = []
+    for output in copy.deepcopy(outputs):
+        if output["output_type"] in ("display_data", "execute_result"):
+            data = {} if WIDGET in output["data"] else output["data"]
+            output["data"] = {kind: data[kind] for kind in KEPT if kind in data}
+            output["metadata"] = {}
+            if not output["data"]:
+                continue
+        kept.append(output)
+    return kept
+
+
+def stripped(executed: NotebookNode) -> NotebookNode:
+    """An executed notebook reduced to sources, execution counts and compared outputs."""
+    notebook = copy.deepcopy(executed)
+    for cell in notebook.cells:
+        if cell.cell_type == "code":
+            cell.outputs = compared(cell.outputs)
+            cell.metadata.pop("execution", None)
+    notebook.metadata = {"kernelspec": notebook.metadata["kernelspec"]}
+    return notebook
+
+
+def write(notebook: NotebookNode, path: Path) -> None:
+    """Write a notebook so that equal content gives equal bytes."""
+    nbformat.validate(notebook)
+    path.write_text(nbformat.writes(notebook, version=4) + "\n", encoding="utf-8")
+
+
+def disagreement(reference: str, computed: str, rtol: float, atol: float) -> str | None:
+    """What differs between two texts when numbers are compared as numbers; None if they agree.
+
+    Words and integers must be equal; a number with a point or an exponent must agree within
+    `rtol` of its size, or within `atol`.
+
+    >>> disagreement("gap 3 at 0.25", "gap 3 at 0.25000000001", 1e-6, 1e-12) is None
+    True
+    >>> disagreement("gap 3", "gap 4", 1e-6, 1e-12)
+    '3 became 4'
+    >>> disagreement("0.25 wide", "0.25 long", 1e-6, 1e-12)
+    "'wide' became 'long'"
+    """
+    old_words, new_words = (NUMBER.sub(" # ", text).split() for text in (reference, computed))
+    if old_words != new_words:
+        return _first_difference(old_words, new_words)
+    for old, new in zip(NUMBER.findall(reference), NUMBER.findall(computed), strict=True):
+        old, new = old.replace("−", "-"), new.replace("−", "-")
+        if old == new:
+            continue
+        if _is_integer(old) and _is_integer(new):
+            return f"{old} became {new}"
+        if not math.isclose(float(old), float(new), rel_tol=rtol, abs_tol=atol):
+            return f"{old} became {new} (relative tolerance {rtol:g})"
+    return None
+
+
+def _is_integer(number: str) -> bool:
+    return number.lstrip("+-").isdigit()
+
+
+def _first_difference(old: list[str], new: list[str]) -> str:
+    for before, after in zip(old, new, strict=False):
+        if before != after:
+            return f"{before!r} became {after!r}"
+    return f"{len(old)} words became {len(new)}"
