@@ -6,9 +6,11 @@ change either, and every notebook runs again.
 """
 
 import hashlib
+from contextlib import suppress
 from pathlib import Path
 
 import nbformat
+from jupyter_cache import get_cache
 from myst_nb.sphinx_ import NbMetadataCollector
 from sphinx.application import Sphinx
 from sphinx.config import Config
@@ -37,14 +39,30 @@ def choose_cache(app: Sphinx, config: Config) -> None:
     config.nb_execution_cache_path = str(root / "_build" / "jupyter_cache" / content_digest(root))
 
 
+def executed_path(app: Sphinx, docname: str) -> Path:
+    """Where MyST-NB leaves the executed notebook of a page."""
+    return Path(app.outdir).parent / "jupyter_execute" / f"{docname}.ipynb"
+
+
+def restore_cached_outputs(app: Sphinx, env: BuildEnvironment) -> None:
+    """Write the outputs of pages that came from the cache, which MyST-NB leaves without them."""
+    cache = get_cache(app.config.nb_execution_cache_path)
+    for docname in sorted(env.found_docs):
+        path = executed_path(app, docname)
+        if path.exists():
+            with suppress(KeyError):
+                notebook = nbformat.read(path, as_version=4)
+                _, merged = cache.merge_match_into_notebook(notebook)
+                path.write_text(nbformat.writes(merged), encoding="utf-8")
+
+
 def name_failing_cells(app: Sphinx, env: BuildEnvironment) -> None:
     """Warn once per failed notebook, with its file, cell, line and error."""
     for docname in sorted(env.found_docs):
         outcome = NbMetadataCollector.get_exec_data(env, docname)
         if outcome is None or outcome["succeeded"]:
             continue
-        path = Path(app.outdir).parent / "jupyter_execute" / f"{docname}.ipynb"
-        notebook = nbformat.read(path, as_version=4)
+        notebook = nbformat.read(executed_path(app, docname), as_version=4)
         for number, cell in enumerate(notebook.cells, start=1):
             for output in cell.get("outputs", []):
                 if output.output_type == "error":
@@ -62,5 +80,6 @@ def name_failing_cells(app: Sphinx, env: BuildEnvironment) -> None:
 def setup(app: Sphinx) -> dict[str, bool]:
     """Register the extension."""
     app.connect("config-inited", choose_cache)
+    app.connect("env-check-consistency", restore_cached_outputs, priority=100)
     app.connect("env-check-consistency", name_failing_cells)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

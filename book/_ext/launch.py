@@ -16,6 +16,8 @@ from sphinx.application import Sphinx
 from sphinx.config import Config
 from sphinx.util.docutils import SphinxDirective
 
+from execution import executed_path
+
 FORGES = ("github.com", "gitlab.com", "bitbucket.org")
 REMOTE = re.compile(r"https://(?:[^@/]+@)?([^/:@]+)/([\w.-]+(?:/[\w.-]+)+)/?")
 
@@ -88,7 +90,7 @@ def offer_notebook(
     app: Sphinx, page: str, template: str, context: dict[str, Any], doctree: object
 ) -> None:
     """Put the executed notebook beside the page's source and let the theme link to it."""
-    executed = Path(app.outdir).parent / "jupyter_execute" / f"{page}.ipynb"
+    executed = executed_path(app, page)
     if doctree is not None and executed.exists():
         target = Path(app.outdir) / "_sources" / f"{page}.ipynb"
         target.parent.mkdir(parents=True, exist_ok=True)
