@@ -12,7 +12,7 @@ VENV := .venv
 IN_VENV := $(VENV)/bin/python
 PINS := pyproject.toml constraints.txt tools/environment.py
 
-.PHONY: help book test test-machines serve lab accept pins clean
+.PHONY: help book test test-machines serve lab accept bench pins clean
 .DEFAULT_GOAL := help
 
 help: ## print this list
@@ -40,6 +40,9 @@ accept: $(VENV)/ready ## execute the chapters and rewrite their reference notebo
 
 pins: require-python ## resolve the dependencies anew into constraints.txt
 	@$(PYTHON) tools/environment.py --resolve
+
+bench: $(VENV)/ready ## measure the exact routes against their peers, as ratios
+	@$(IN_VENV) benchmarks/ratios.py
 
 clean: ## remove what builds and set-up made
 	rm -rf _build vendor $(VENV) .mypy_cache .ruff_cache .hypothesis src/*.egg-info

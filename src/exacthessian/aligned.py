@@ -1,0 +1,808 @@
+"""Aligned chains: deep linear networks whose layers and data are diagonal in common bases.
+
+If every layer is W_l = Q_l S_l Q_{l−1}ᵀ with orthogonal Q_l and rectangular diagonal S_l, and if
+Σxx = Q_0 diag(x) Q_0ᵀ and Σyx = Q_L diag(y) Q_0ᵀ, then gradient descent keeps that form, and the
+full Hessian at any point splits into blocks indexed by unordered pairs {i, j} of mode indices, of
+size at most L (i = j) or 2L (i ≠ j). All P = Σ_l d_l d_{l−1} eigenvalues then cost O(d²L³) instead
+of O((Ld²)³).
+
+The blocks. A displacement D_l = Q_l E_l Q_{l−1}ᵀ of layer l has entries e_l^{ij} in the bases of
+the chain. With the products a_l(i) = Π_{m>l} s_{m,i} behind layer l, b_l(i) = Π_{m<l} s_{m,i}
+before it and c_{lk}(i) = Π_{k<m<l} s_{m,i} between layers k < l, and with the residual
+ω_i = x_i Π_m s_{m,i} − y_i, the second variation of the loss ½E‖Wx − y‖² + ½Σ_l λ_l‖W_l‖² is
+
+    Σ_{ij} x_j (Σ_l a_l(i) b_l(j) e_l^{ij})²                        through the change of W
+    + 2 Σ_{l>k} Σ_{ij} ω_i a_l(i) c_{lk}(j) b_k(i) e_l^{ij} e_k^{ji}     through its curvature
+    + Σ_l λ_l Σ_{ij} (e_l^{ij})²                                     through the ridge.
+
+The first and the third sum link equal (i, j), the second links (i, j) with (j, i), nothing else
+does. The coordinate e_l^{ij} exists when i ≤ d_l and j ≤ d_{l−1}; beyond the range of a layer
+s_{m,i} = 0, and beyond the range of the data and the target x_j = 0 and ω_i = 0. Every entry with a
+coordinate that does not exist is left out, which is all there is to rectangular layers.
+
+Indices i, j and layers l count from 1 in everything public here, as they do in the formula.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property, reduce
+from itertools import pairwise
+from typing import NamedTuple, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from exacthessian.chain import Array, LinearChain, _checked_ridge
+from exacthessian.spectrum import Spectrum, _float64, _nonnegative, _whole
+
+Indices = NDArray[np.int64]
+_String = dict[int, Array]
+
+ORTHOGONALITY_TOLERANCE = 1e-10
+ORBIT_TOLERANCE = 1e-6
+NEWTON_REGION = 0.1
+PIVOT_TOLERANCE = 1e-8
+BATCH_ENTRIES = 2**20
+
+
+class _Factors(NamedTuple):
+    """The factors of the blocks for each of the D = max_l d_l modes: x (D,), a_l(i) and b_l(i)
+    (D, L), c_{lk}(i) (D, L, L), which is 0 unless l > k, and ω_i a_l(i) b_k(i) (D, L, L).
+    """
+
+    data: Array
+    after: Array
+    before: Array
+    between: Array
+    around: Array
+
+
+class _Cut(NamedTuple):
+    """Which singular values of a map count as 0: relative to its largest, and in any case."""
+
+    relative: float
+    absolute: float
+
+
+# From "everything is meant" to "a hundredth is noise"; a chain is refused after the last.
+CUTS = (_Cut(1e-12, 0.0), *(_Cut(cut, cut) for cut in (1e-12, 1e-10, 1e-8, 1e-6, 1e-4, 1e-2)))
+
+
+class _Leak(NamedTuple):
+    """The relative Frobenius norm of the part of a map that lies off the diagonal."""
+
+    size: float
+    name: str
+
+
+class _Family(NamedTuple):
+    """Blocks {i, j} (n, m, m) that have the same m coordinates: (layer, row (n,), column (n,)),
+    counted from 0.
+    """
+
+    first: Indices
+    second: Indices
+    coordinates: list[tuple[int, Indices, Indices]]
+    blocks: Array
+
+    def pairs(self) -> list[tuple[int, int]]:
+        """(i, j) of each block, counted from 1."""
+        return list(zip((self.first + 1).tolist(), (self.second + 1).tolist(), strict=True))
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class AlignedChain:
+    """A linear chain in its singular basis: W_l = Q_l S_l Q_{l−1}ᵀ, Σxx = Q_0 diag(x) Q_0ᵀ and
+    Σyx = Q_L diag(y) Q_0ᵀ.
+
+    `widths` are d_0..d_L; `singular_values[l − 1]` (min(d_l, d_{l−1}),) is the diagonal of S_l, of
+    any sign; `data` (d_0,) is x ≥ 0; `target` (min(d_0, d_L),) is y; `half_y2` is ½E‖y‖²; `ridge`
+    is λ, one number for all layers or one for each; `bases` are Q_0..Q_L, identities when None.
+
+    At the balanced minimum λ_i^L = y_i = 1 of depth L the eigenvalues are L, 1 and 0:
+
+    >>> chain = AlignedChain.balanced((10, 20, 20, 16), lam=np.ones(4), target=np.ones(4))
+    >>> chain.spectrum()
+    Spectrum(3 × 16, 1 × 72, 0 × 832)
+    """
+
+    widths: tuple[int, ...]
+    singular_values: tuple[Array, ...]
+    data: Array
+    target: Array
+    half_y2: float = 0.0
+    ridge: float | Sequence[float] = 0.0
+    bases: tuple[Array, ...] | None = None
+
+    def __post_init__(self) -> None:
+        widths = tuple(_whole("widths", width, least=1) for width in self.widths)
+        if len(widths) < 2:
+            raise ValueError(f"widths must hold d_0..d_L with L ≥ 1, got {widths}")
+        ranges = [min(pair) for pair in pairwise(widths)]
+        if len(self.singular_values) != len(ranges):
+            raise ValueError(
+                f"singular_values must have {len(ranges)} layers to match widths {widths}, "
+                f"got {len(self.singular_values)}"
+            )
+        singular_values = tuple(
+            _entries(f"singular_values[{layer}]", values, size)
+            for layer, (values, size) in enumerate(zip(self.singular_values, ranges, strict=True))
+        )
+        data = _entries("data", self.data, widths[0])
+        if data.min() < 0:
+            raise ValueError(f"data must not be negative, got {data.min():.3g}")
+        target = _entries("target", self.target, min(widths[0], widths[-1]))
+        bases = self.bases
+        if bases is not None:
+            if len(bases) != len(widths):
+                raise ValueError(
+                    f"bases must have {len(widths)} matrices to match widths {widths}, "
+                    f"got {len(bases)}"
+                )
+            bases = tuple(
+                _orthogonal(f"bases[{space}]", basis, width)
+                for space, (basis, width) in enumerate(zip(bases, widths, strict=True))
+            )
+        object.__setattr__(self, "widths", widths)
+        object.__setattr__(self, "singular_values", singular_values)
+        object.__setattr__(self, "data", data)
+        object.__setattr__(self, "target", target)
+        object.__setattr__(self, "half_y2", _nonnegative("half_y2", self.half_y2))
+        object.__setattr__(self, "ridge", _checked_ridge(self.ridge, len(ranges)))
+        object.__setattr__(self, "bases", bases)
+
+    @classmethod
+    def balanced(
+        cls,
+        widths: Sequence[int],
+        lam: ArrayLike,
+        data: ArrayLike | None = None,
+        target: ArrayLike | None = None,
+        half_y2: float = 0.0,
+        ridge: float | Sequence[float] = 0.0,
+        bases: Sequence[Array] | None = None,
+    ) -> Self:
+        """The chain whose layers all have the singular values `lam`, padded with zeros.
+
+        `data` is all ones when None; `target` is padded with zeros too, and 0 when None.
+
+        >>> chain = AlignedChain.balanced((3, 2, 4), lam=[0.5], target=[2.0])
+        >>> chain.singular_values, chain.target
+        ((array([0.5, 0. ]), array([0.5, 0. ])), array([2., 0., 0.]))
+        """
+        widths = tuple(widths)
+        lam = _float64("lam", lam, ndim=1)
+        if len(lam) > min(widths):
+            raise ValueError(
+                f"lam must have at most {min(widths)} values to fit {widths}, got {len(lam)}"
+            )
+        given = np.zeros(0) if target is None else _float64("target", target, ndim=1)
+        ends = min(widths[0], widths[-1])
+        if len(given) > ends:
+            raise ValueError(
+                f"target must have at most {ends} values to fit {widths}, got {len(given)}"
+            )
+        return cls(
+            widths=widths,
+            singular_values=tuple(_padded(lam, min(pair)) for pair in pairwise(widths)),
+            data=np.ones(widths[0]) if data is None else np.asarray(data),
+            target=_padded(given, ends),
+            half_y2=half_y2,
+            ridge=ridge,
+            bases=None if bases is None else tuple(bases),
+        )
+
+    @classmethod
+    def from_chain(cls, chain: LinearChain, tol: float = 1e-8) -> Self:
+        """The aligned form of a chain whose layers and moments have common singular bases.
+
+        The spaces V_0..V_L with the maps W_1..W_L, Σyx and Σxx are split into an orthogonal sum of
+        strings, invariant parts with at most one dimension in each space; strings are then put
+        together into modes 1, 2, …, mode i having one dimension in each space of width ≥ i. What
+        then lies off the diagonal must not exceed `tol`: this test alone decides. It is taken in
+        the Frobenius norm, relative to the largest layer, to Σxx, and to the larger of Σyx and
+        WΣxx. Modes in the same spaces are sorted by descending |y_i|, then s_{1,i}..s_{L,i}, then
+        x_i.
+
+        >>> swap = np.array([[0.0, 1.0], [1.0, 0.0]])
+        >>> chain = LinearChain((np.diag([2.0, 3.0]), swap), np.eye(2), swap @ np.diag([0.0, 5.0]))
+        >>> aligned = AlignedChain.from_chain(chain)
+        >>> [values.round(12).tolist() for values in (*aligned.singular_values, aligned.target)]
+        [[3.0, 2.0], [1.0, 1.0], [5.0, 0.0]]
+        """
+        if not 0 < tol < NEWTON_REGION:
+            raise ValueError(f"tol must lie between 0 and {NEWTON_REGION}, got {tol}")
+        attempts = []
+        for cut in CUTS:
+            leak, bases = _common_bases(chain, cut)
+            if bases is not None and leak.size <= tol:
+                order = cls._diagonal(chain, bases)._descending()
+                return cls._diagonal(
+                    chain, [basis[:, order[order < len(basis)]] for basis in bases]
+                )
+            attempts.append(leak)
+        best = min(attempts)
+        if best.size <= tol:
+            raise ValueError(
+                "chain is not aligned: it splits into one-dimensional strings, but they cannot be "
+                f"numbered so that each keeps one index within all widths {chain.widths}"
+            )
+        raise ValueError(
+            f"chain is not aligned: in the best common bases found, the off-diagonal part of "
+            f"{best.name} has relative norm {best.size:.3g}, more than tol = {tol:.3g}"
+        )
+
+    @classmethod
+    def _diagonal(cls, chain: LinearChain, bases: Sequence[Array]) -> Self:
+        """The diagonals that the layers and moments of `chain` have in `bases`."""
+        return cls(
+            widths=chain.widths,
+            singular_values=tuple(
+                np.diagonal(left.T @ weight @ right)
+                for weight, (right, left) in zip(chain.weights, pairwise(bases), strict=True)
+            ),
+            # Rounding leaves values like −1e-17 where Σxx has a kernel.
+            data=np.diagonal(bases[0].T @ chain.sigma_xx @ bases[0]).clip(min=0.0),
+            target=np.diagonal(bases[-1].T @ chain.sigma_yx @ bases[0]),
+            half_y2=chain.half_y2,
+            ridge=chain.ridge,
+            bases=tuple(bases),
+        )
+
+    def _descending(self) -> Indices:
+        """The modes, counted from 0, sorted by descending (|y|, s_1, …, s_L, x) among those that
+        exist in the same spaces.
+        """
+        modes = max(self.widths)
+        learned = self.data[: len(self.target)] * self.product
+        target = np.abs(self.target) / (max(np.abs([*self.target, *learned])) or 1.0)
+        layers = self._layers() / (np.abs(self._layers()).max() or 1.0)
+        keys = [target, *layers.T, self.data / (self.data.max() or 1.0)]
+        # Rounded, so that rounding errors of equal keys do not decide.
+        columns = [np.round(_padded(key, modes), 6) for key in keys]
+        extent = np.searchsorted(np.unique(self.widths), np.arange(modes), side="right")
+        order: Indices = np.lexsort(np.array([*(-column for column in columns[::-1]), extent]))
+        return order
+
+    @property
+    def depth(self) -> int:
+        """The number of layers L."""
+        return len(self.singular_values)
+
+    @property
+    def size(self) -> int:
+        """The number of parameters P = Σ_l d_l d_{l−1}.
+
+        >>> AlignedChain.balanced((3, 2, 4), lam=[1.0]).size
+        14
+        """
+        return sum(right * left for right, left in pairwise(self.widths))
+
+    @property
+    def product(self) -> Array:
+        """The singular values Π_l s_{l,i} of W = W_L⋯W_1, signed: shape (min(d_0, d_L),).
+
+        >>> AlignedChain((2, 1, 2), ([3.0], [-5.0]), np.ones(2), np.zeros(2)).product
+        array([-15.,   0.])
+        """
+        products: Array = self._layers().prod(axis=1)
+        return products[: len(self.target)]
+
+    @property
+    def residual(self) -> Array:
+        """ω_i = x_i Π_l s_{l,i} − y_i, the diagonal of WΣxx − Σyx: shape (min(d_0, d_L),).
+
+        >>> AlignedChain((1, 1), ([3.0],), [2.0], [1.0]).residual
+        array([5.])
+        """
+        return self.data[: len(self.target)] * self.product - self.target
+
+    def loss(self) -> float:
+        """½E‖Wx − y‖² + ½Σ_l λ_l‖W_l‖² = Σ_i p_i(½x_i p_i − y_i) + ½E‖y‖² + ½Σ_{l,i} λ_l s_{l,i}²,
+        with p the `product`.
+
+        >>> AlignedChain((1, 1), ([3.0],), [1.0], [1.0], half_y2=0.5, ridge=2.0).loss()
+        11.0
+        """
+        p, x = self.product, self.data[: len(self.target)]
+        squares = np.array([values @ values for values in self.singular_values])
+        return float(p @ (x * p / 2 - self.target) + self.half_y2 + squares @ self._ridge() / 2)
+
+    def step(self, eta: float) -> Self:
+        """One step of gradient descent on the loss,
+        s_{l,i} ← s_{l,i} − η (ω_i Π_{m≠l} s_{m,i} + λ_l s_{l,i}); everything else stays.
+
+        >>> AlignedChain((1, 1, 1), ([2.0], [3.0]), [1.0], [5.0]).step(0.1).singular_values
+        (array([1.7]), array([2.8]))
+        """
+        eta = _positive("eta", eta)
+        s = self._layers()
+        with np.errstate(over="ignore", invalid="ignore"):
+            others = _before(s) * _after(s)
+            slope = _padded(self.residual, len(s))[:, None] * others + self._ridge() * s
+            moved = s - eta * slope
+        if not np.all(np.isfinite(moved)):
+            raise ValueError(f"eta = {eta} makes the singular values overflow")
+        return replace(
+            self,
+            singular_values=tuple(
+                moved[: len(values), layer] for layer, values in enumerate(self.singular_values)
+            ),
+        )
+
+    def spectrum(self) -> Spectrum:
+        """All P eigenvalues of the Hessian in descending order, each labelled with its block: "{2}"
+        for {2, 2}, "{1,3}" for {1, 3}.
+
+        At the minimum of two unbalanced layers the pair {1, 1} carries s_1² + s_2²:
+
+        >>> chain = AlignedChain((1, 2, 1), ([0.5], [2.0]), [1.0], [1.0])
+        >>> print(chain.spectrum(), "|", chain.spectrum().select("{1}"))
+        4.25 × 1, 0 × 3 | 4.25 × 1, 0 × 1
+        """
+        values, labels = [], []
+        for family in self._families():
+            eigenvalues = np.linalg.eigvalsh(family.blocks)
+            names = [_label(i, j) for i, j in family.pairs()]
+            values.append(eigenvalues.ravel())
+            labels.append(np.repeat(np.array(names, dtype=object), eigenvalues.shape[1]))
+        united = np.concatenate(values)
+        order = np.argsort(-united, kind="stable")
+        ones = np.ones(len(united), dtype=np.int64)
+        return Spectrum(united[order], ones, tuple(np.concatenate(labels)[order].tolist()))
+
+    def block(self, i: int, j: int) -> Array:
+        """The block {i, j} of the Hessian, in the coordinates of `block_coordinates(i, j)`.
+
+        For i = j it is x_i ggᵀ + X with g_l = a_l(i) b_l(i); for i < j it is
+
+            [ x_j ggᵀ     X     ]      g_l  = a_l(i) b_l(j),   g'_l = a_l(j) b_l(i)
+            [    Xᵀ   x_i g'g'ᵀ ]
+
+        with X_lk = ω_i a_l(i) c_lk(j) b_k(i) for l > k, ω_j a_k(j) c_kl(i) b_l(j) for l < k and 0
+        for l = k. The ridge λ_l is added on the diagonal.
+
+        >>> AlignedChain((1, 1, 1), ([2.0], [3.0]), [1.0], [5.0]).block(1, 1)
+        array([[9., 7.],
+               [7., 4.]])
+        """
+        block: Array = self._family(*self._pair(i, j)).blocks[0]
+        return block
+
+    def block_coordinates(self, i: int, j: int) -> list[tuple[int, int, int]]:
+        """The coordinates (l, row, column) of the block {i, j}: first those e_l^{ij} that exist,
+        l = 1..L, then, if i ≠ j, those e_l^{ji} that exist; i ≤ j. All count from 1.
+
+        >>> AlignedChain.balanced((1, 2, 3), lam=[1.0]).block_coordinates(1, 2)
+        [(2, 1, 2), (1, 2, 1), (2, 2, 1)]
+        """
+        coordinates = self._family(*self._pair(i, j)).coordinates
+        return [(layer + 1, int(row[0]) + 1, int(col[0]) + 1) for layer, row, col in coordinates]
+
+    def eigenvectors(self, k: int) -> tuple[Array, Array]:
+        """The k largest eigenvalues (k,) of the Hessian, descending, and orthonormal eigenvectors
+        (P, k) in the original parameters: layer by layer, row-major.
+
+        An eigenvector of the block {i, j} is spread over the layers as
+        D_l = e_l^{ij} q_i q_jᵀ + e_l^{ji} q_j q_iᵀ with left vectors from Q_l and right ones from
+        Q_{l−1}.
+
+        >>> values, vectors = AlignedChain((1, 1, 1), ([0.0], [0.0]), [1.0], [5.0]).eigenvectors(1)
+        >>> values, np.outer(vectors, vectors).round(12)
+        (array([5.]), array([[ 0.5, -0.5],
+               [-0.5,  0.5]]))
+        """
+        k = _whole("k", k, least=1)
+        if k > self.size:
+            raise ValueError(f"k must be at most the number of parameters {self.size}, got {k}")
+        solved = [(family, *np.linalg.eigh(family.blocks)) for family in self._families()]
+        united = np.concatenate([values.ravel() for _, values, _ in solved])
+        top = np.argsort(-united, kind="stable")[:k]
+        layer_ends = np.cumsum([0, *(right * left for right, left in pairwise(self.widths))])
+        bases = self._bases()
+        vectors = np.zeros((self.size, k))
+        start = 0
+        for family, values, local in solved:
+            mine = np.flatnonzero((start <= top) & (top < start + values.size))
+            n, m = np.divmod(top[mine] - start, values.shape[1])
+            start += values.size
+            for position, (layer, row, column) in enumerate(family.coordinates):
+                left, right = bases[layer + 1][:, row[n]], bases[layer][:, column[n]]
+                spread = left[:, None] * (right * local[n, position, m])
+                part = slice(layer_ends[layer], layer_ends[layer + 1])
+                vectors[part, mine] += spread.reshape(part.stop - part.start, len(mine))
+        return united[top], vectors
+
+    def to_chain(self) -> LinearChain:
+        """The chain itself: W_l = Q_l S_l Q_{l−1}ᵀ, Σxx = Q_0 diag(x) Q_0ᵀ, Σyx = Q_L diag(y) Q_0ᵀ.
+
+        >>> AlignedChain((1, 2), ([3.0],), [1.0], [7.0]).to_chain().weights[0].tolist()
+        [[3.0], [0.0]]
+        """
+        bases = self._bases()
+        return LinearChain(
+            weights=tuple(
+                _conjugate(left, values, right)
+                for values, (right, left) in zip(self.singular_values, pairwise(bases), strict=True)
+            ),
+            sigma_xx=_conjugate(bases[0], self.data, bases[0]),
+            sigma_yx=_conjugate(bases[-1], self.target, bases[0]),
+            half_y2=self.half_y2,
+            ridge=self.ridge,
+        )
+
+    def __repr__(self) -> str:
+        return f"AlignedChain(widths={self.widths}, size={self.size})"
+
+    def _ridge(self) -> Array:
+        """λ (L,)."""
+        return np.broadcast_to(np.asarray(self.ridge), self.depth)
+
+    def _bases(self) -> tuple[Array, ...]:
+        """Q_0..Q_L."""
+        return self.bases or tuple(np.eye(width) for width in self.widths)
+
+    def _layers(self) -> Array:
+        """s_{l,i} at [i, l], 0 beyond the range of a layer: (D, L)."""
+        modes = max(self.widths)
+        return np.stack([_padded(values, modes) for values in self.singular_values], axis=1)
+
+    @cached_property
+    def _factors(self) -> _Factors:
+        s = self._layers()
+        modes, depth = s.shape
+        between = np.zeros((modes, depth, depth))
+        for k in range(depth):
+            between[:, k + 1 :, k] = _before(s[:, k + 1 :])
+        after, before = _after(s), _before(s)
+        omega = _padded(self.residual, modes)
+        around = omega[:, None, None] * after[:, :, None] * before[:, None, :]
+        return _Factors(_padded(self.data, modes), after, before, between, around)
+
+    def _pair(self, i: int, j: int) -> tuple[Indices, Indices]:
+        """{i, j} in ascending order, counted from 0, as index arrays (1,)."""
+        modes = max(self.widths)
+        for name, index in (("i", i), ("j", j)):
+            if _whole(name, index, least=1) > modes:
+                raise ValueError(f"{name} must be at most the largest width {modes}, got {index}")
+        return np.array([min(i, j) - 1]), np.array([max(i, j) - 1])
+
+    def _family(self, i: Indices, j: Indices) -> _Family:
+        """The blocks {i, j} of index arrays (n,), counted from 0, that share their coordinates."""
+        f, ridge = self._factors, np.diag(self._ridge())
+        cross = f.around[i] * f.between[j] + (f.around[j] * f.between[i]).swapaxes(1, 2)
+        same, swapped = (
+            f.data[q, None, None] * g[:, :, None] * g[:, None, :] + ridge
+            for q, g in ((j, f.after[i] * f.before[j]), (i, f.after[j] * f.before[i]))
+        )
+        if i[0] == j[0]:
+            blocks, sides = same + cross, [(i, i)]
+        else:
+            blocks = np.block([[same, cross], [cross.swapaxes(1, 2), swapped]])
+            sides = [(i, j), (j, i)]
+        coordinates = [(layer, *side) for side in sides for layer in range(self.depth)]
+        exists = [
+            row[0] < self.widths[layer + 1] and column[0] < self.widths[layer]
+            for layer, row, column in coordinates
+        ]
+        present = np.flatnonzero(exists)
+        if len(present) < len(exists):
+            blocks = blocks[:, present[:, None], present]
+        return _Family(i, j, [coordinates[position] for position in present], blocks)
+
+    def _families(self) -> Iterator[_Family]:
+        """All blocks that are not empty, in batches of equal coordinates.
+
+        Which coordinates of {i, j} exist depends only on which widths i and j exceed, and so is the
+        same for all i and all j between two neighbours among the sorted widths.
+        """
+        spans = [np.arange(*span) for span in pairwise([0, *sorted(set(self.widths))])]
+        batch = max(1, BATCH_ENTRIES // (2 * self.depth) ** 2)
+        for place, span in enumerate(spans):
+            upper = np.triu_indices(len(span), 1)
+            groups = [(span, span), (span[upper[0]], span[upper[1]])]
+            for other in spans[place + 1 :]:
+                groups.append((np.repeat(span, len(other)), np.tile(other, len(span))))
+            for i, j in groups:
+                for start in range(0, len(i), batch):
+                    family = self._family(i[start : start + batch], j[start : start + batch])
+                    if family.coordinates:
+                        yield family
+
+
+def multipliers(
+    orbit: Sequence[AlignedChain], eta: float
+) -> dict[tuple[int, int], NDArray[np.complex128]]:
+    """The Floquet multipliers of gradient descent with step `eta` along a periodic orbit: for each
+    block (i, j), i ≤ j, that is not empty, the eigenvalues of (I − ηB_T)⋯(I − ηB_1), where B_t is
+    the block at `orbit[t − 1]`. A multiplier above 1 in modulus is an unstable direction.
+
+    Each state of the orbit must be one step after the one before it, and the first after the last,
+    to 1e-6 of the largest singular value.
+
+    >>> minimum = AlignedChain((1, 1, 1), ([1.0], [2.0]), [1.0], [2.0])
+    >>> multipliers([minimum], eta=0.1)[1, 1].real.round(12)
+    array([0.5, 1. ])
+    """
+    eta = _positive("eta", eta)
+    states = tuple(orbit)
+    if not states:
+        raise ValueError("orbit must have at least one state, got none")
+    for t, state in enumerate(states):
+        for name in ("widths", "data", "target", "ridge"):
+            if not np.array_equal(getattr(state, name), getattr(states[0], name)):
+                raise ValueError(f"orbit must keep its {name}, but state {t} has another")
+    for t, state in enumerate(states):
+        stepped, found = state.step(eta)._layers(), states[(t + 1) % len(states)]._layers()
+        gap, scale = np.abs(stepped - found).max(), max(np.abs(found).max(), np.abs(stepped).max())
+        if not gap <= ORBIT_TOLERANCE * scale:
+            raise ValueError(
+                f"orbit must be periodic under step({eta}), but state {(t + 1) % len(states)} "
+                f"is {gap:.3g} away from the step of state {t}"
+            )
+    spectra: dict[tuple[int, int], NDArray[np.complex128]] = {}
+    for families in zip(*(state._families() for state in states), strict=True):
+        identity = np.eye(len(families[0].coordinates))
+        monodromy = identity
+        for family in families:
+            monodromy = (identity - eta * family.blocks) @ monodromy
+        eigenvalues = np.linalg.eigvals(monodromy).astype(np.complex128)
+        spectra.update(zip(families[0].pairs(), eigenvalues, strict=True))
+    return spectra
+
+
+def _label(i: int, j: int) -> str:
+    return f"{{{i}}}" if i == j else f"{{{i},{j}}}"
+
+
+def _positive(name: str, number: float) -> float:
+    positive = _nonnegative(name, number)
+    if positive == 0:
+        raise ValueError(f"{name} must be positive, got 0")
+    return positive
+
+
+def _entries(name: str, array: ArrayLike, size: int) -> Array:
+    entries = _float64(name, array, ndim=1)
+    if len(entries) != size:
+        raise ValueError(f"{name} must have {size} values to match the widths, got {len(entries)}")
+    return entries
+
+
+def _orthogonal(name: str, matrix: ArrayLike, width: int) -> Array:
+    basis = _float64(name, matrix, ndim=2)
+    if basis.shape != (width, width):
+        raise ValueError(f"{name} must be {width}×{width}, got {basis.shape[0]}×{basis.shape[1]}")
+    defect = np.abs(basis.T @ basis - np.eye(width)).max()
+    if defect > ORTHOGONALITY_TOLERANCE:
+        raise ValueError(f"{name} must be orthogonal, but max|QᵀQ − I| = {defect:.3g}")
+    return basis
+
+
+def _padded(values: Array, size: int) -> Array:
+    """`values` (n,) followed by size − n zeros."""
+    return np.concatenate([values, np.zeros(size - len(values))])
+
+
+def _before(s: Array) -> Array:
+    """Π_{m<l} s_{m,i} at [i, l], for s_{l,i} at [i, l]."""
+    products = np.ones_like(s)
+    np.cumprod(s[:, :-1], axis=1, out=products[:, 1:])
+    return products
+
+
+def _after(s: Array) -> Array:
+    """Π_{m>l} s_{m,i} at [i, l], for s_{l,i} at [i, l]."""
+    return _before(s[:, ::-1])[:, ::-1]
+
+
+def _conjugate(left: Array, diagonal: Array, right: Array) -> Array:
+    """left · diag(diagonal) · rightᵀ with a rectangular diagonal matrix."""
+    size = len(diagonal)
+    return (left[:, :size] * diagonal) @ right[:, :size].T
+
+
+def _maps(chain: LinearChain) -> dict[str, tuple[int, int, Array]]:
+    """Name → (space it starts from, space it leads to, matrix) of all that must become diagonal, in
+    units of what it adds up with: layers of the largest layer, Σxx of itself, Σyx of Σyx and WΣxx.
+    """
+    largest = max(np.linalg.norm(weight) for weight in chain.weights) or 1.0
+    data = np.linalg.norm(chain.sigma_xx) or 1.0
+    moment = (
+        max(np.linalg.norm(chain.sigma_yx), np.linalg.norm(chain.product @ chain.sigma_xx)) or 1.0
+    )
+    layers = {f"weights[{n}]": (n, n + 1, w / largest) for n, w in enumerate(chain.weights)}
+    return layers | {
+        "sigma_yx": (0, chain.depth, chain.sigma_yx / moment),
+        "sigma_xx": (0, 0, chain.sigma_xx / data),
+    }
+
+
+def _common_bases(chain: LinearChain, cut: _Cut) -> tuple[_Leak, list[Array] | None]:
+    """Bases of V_0..V_L, one column per mode, in which the layers and moments are diagonal up to
+    the leak; no bases if the strings are not invariant or cannot be numbered.
+    """
+    strings = _strings(chain, cut)
+    bases, owners = _columns(strings, chain.widths)
+    leak = _leak(chain, bases, owners)
+    if leak.size > NEWTON_REGION:
+        return leak, None
+    modes = _modes([frozenset(string) for string in strings], chain.widths)
+    if modes is None:
+        return leak, None
+    bases, _ = _columns([strings[n] for n in np.argsort(modes, kind="stable")], chain.widths)
+    for _ in range(2):
+        bases = _refined(chain, bases)
+    return _leak(chain, bases, [np.arange(width) for width in chain.widths]), bases
+
+
+def _strings(chain: LinearChain, cut: _Cut) -> list[_String]:
+    """The spaces V_0..V_L as an orthogonal sum of strings, which the layers and moments map to
+    themselves if the chain is aligned, and as nearly as found here if it is not.
+
+    A string is followed from its first space by the partial isometries U of the polar forms
+    M = U|M| of the maps. It starts as an eigenvector of K_l, a random combination of what must be a
+    multiple of the identity on every string: the moduli |M| and their supports at both ends of each
+    map, and the loop from V_0 through all layers and back by Σyx, all carried to V_l by the partial
+    isometries. Singular values up to `cut`, or `cut` times a map's largest, count as 0.
+    """
+    rng = np.random.default_rng(0)
+    depth, widths = chain.depth, chain.widths
+    separators = [np.zeros((width, width)) for width in widths]
+    links = []
+    for tail, head, matrix in _maps(chain).values():
+        left, values, right = np.linalg.svd(matrix, full_matrices=False)
+        kept = values > max(cut.relative * values[0], cut.absolute)
+        for space, side in ((tail, right[kept].T), (head, left[:, kept])):
+            weights = rng.uniform(1, 2) + rng.uniform(1, 2) * values[kept] / (values[0] or 1.0)
+            separators[space] += (side * weights) @ side.T
+        links.append((tail, head, left[:, kept] @ right[kept]))
+    *layers, target, _ = (isometry for _, _, isometry in links)
+    loop = target.T @ reduce(lambda product, isometry: isometry @ product, layers)
+    separators[0] += rng.uniform(1, 2) * (loop + loop.T)
+    # There and back takes what is known anywhere on a string to its first space, also through V_L.
+    back = [(head, tail, isometry.T) for tail, head, isometry in reversed(links)]
+    for tail, head, isometry in links + back:
+        separators[head] = separators[head] + isometry @ separators[tail] @ isometry.T
+
+    strings: list[_String] = []
+
+    def follow(string: _String, space: int, route: Sequence[tuple[int, Array]]) -> None:
+        """Extend `string` from `space` along `route` until it ends or meets itself."""
+        for following, isometry in route:
+            taken, image = _rows(strings, following, widths[following]), isometry @ string[space]
+            image = image - taken.T @ (taken @ image)
+            length = np.linalg.norm(image)
+            if following in string or length < 0.5:
+                return
+            string[following] = image / length
+            space = following
+
+    ahead = [(layer + 1, isometry) for layer, isometry in enumerate(layers)]
+    around = [(depth, target), *((layer, layers[layer].T) for layer in range(depth - 1, 0, -1))]
+    for space in range(depth + 1):
+        taken = _rows(strings, space, widths[space])
+        rest = np.linalg.qr(taken.T, mode="complete")[0][:, len(taken) :]
+        _, starts = np.linalg.eigh(rest.T @ separators[space] @ rest)
+        for start in (rest @ starts).T:
+            string = {space: start}
+            follow(string, space, ahead[space:])
+            if space == 0:
+                follow(string, space, around)
+            strings.append(string)
+    return strings
+
+
+def _rows(strings: Sequence[_String], space: int, width: int) -> Array:
+    """The vectors in V_space, of dimension `width`, of the strings that have one, as rows."""
+    rows = [string[space] for string in strings if space in string]
+    return np.array(rows).reshape(-1, width)
+
+
+def _columns(
+    strings: Sequence[_String], widths: Sequence[int]
+) -> tuple[list[Array], list[Indices]]:
+    """The bases of V_0..V_L that the strings form, and the string of each basis vector."""
+    bases = [_rows(strings, space, width).T for space, width in enumerate(widths)]
+    owners = [
+        np.array([number for number, string in enumerate(strings) if space in string])
+        for space in range(len(widths))
+    ]
+    return bases, owners
+
+
+def _leak(chain: LinearChain, bases: Sequence[Array], owners: Sequence[Indices]) -> _Leak:
+    """The largest Frobenius norm of what a map takes from one owner's vectors to another's."""
+    leaks = []
+    for name, (tail, head, matrix) in _maps(chain).items():
+        inner = bases[head].T @ matrix @ bases[tail]
+        off = np.where(owners[head][:, None] == owners[tail], 0.0, inner)
+        leaks.append(_Leak(float(np.linalg.norm(off)), name))
+    return max(leaks)
+
+
+def _refined(chain: LinearChain, bases: Sequence[Array]) -> list[Array]:
+    """The bases after one Newton step towards diagonal maps.
+
+    With Q_l ← Q_l(I + A_l), A_l antisymmetric, a map M from V_t to V_h with diagonal s gets, to
+    first order, the off-diagonal entries M_pq + s_p A_t^{pq} − s_q A_h^{pq} and
+    M_qp − s_q A_t^{pq} + s_p A_h^{pq}. For each pair p < q all A_l^{pq} follow by least squares;
+    directions that nearly equal values leave undetermined are not moved.
+    """
+    widths, modes = chain.widths, max(chain.widths)
+    maps = _maps(chain).values()
+    p, q = np.triu_indices(modes, 1)
+    slopes = np.zeros((len(p), len(maps), 2, len(widths)))
+    values = np.zeros((len(p), len(maps), 2))
+    for n, (tail, head, matrix) in enumerate(maps):
+        inner = np.zeros((modes, modes))
+        inner[: widths[head], : widths[tail]] = bases[head].T @ matrix @ bases[tail]
+        s = np.diagonal(inner)
+        values[:, n, 0], values[:, n, 1] = inner[p, q], inner[q, p]
+        slopes[:, n, 0, tail] += s[p]
+        slopes[:, n, 0, head] -= s[q]
+        slopes[:, n, 1, tail] -= s[q]
+        slopes[:, n, 1, head] += s[p]
+    inverse = np.linalg.pinv(
+        slopes.reshape(len(p), 2 * len(maps), len(widths)), rcond=PIVOT_TOLERANCE
+    )
+    angles = -(inverse @ values.reshape(len(p), 2 * len(maps), 1))[..., 0]
+    refined = []
+    for space, width in enumerate(widths):
+        turn = np.zeros((modes, modes))
+        turn[p, q] = angles[:, space]
+        turn = (turn - turn.T)[:width, :width]
+        left, _, right = np.linalg.svd(bases[space] + bases[space] @ turn)
+        refined.append(left @ right)
+    return refined
+
+
+def _modes(supports: Sequence[frozenset[int]], widths: Sequence[int]) -> Indices | None:
+    """A mode for each string, counted from 0, such that mode i has exactly one string in each space
+    wider than i; None if there is none.
+
+    Modes that exist in the same spaces are alike, and so are strings with the same support: the
+    unknowns are how many modes of each kind are covered in each possible way.
+    """
+    # Imported here, because it takes longer to import than the rest of the package.
+    from scipy.optimize import LinearConstraint, milp
+
+    strings: dict[frozenset[int], list[int]] = {}
+    for string, support in enumerate(supports):
+        strings.setdefault(support, []).append(string)
+    spans = list(pairwise([0, *sorted(set(widths))]))
+    spaces = [frozenset(n for n, width in enumerate(widths) if width > low) for low, _ in spans]
+    covers = [(n, cover) for n, kind in enumerate(spaces) for cover in _covers(kind, list(strings))]
+    equations = [[float(n == span) for n, _ in covers] for span in range(len(spans))]
+    equations += [[float(support in cover) for _, cover in covers] for support in strings]
+    totals = [high - low for low, high in spans] + [len(alike) for alike in strings.values()]
+    if not covers:
+        return None
+    solution = milp(
+        np.zeros(len(covers)),
+        integrality=np.ones(len(covers)),
+        constraints=LinearConstraint(np.array(equations), totals, totals),
+    )
+    if not solution.success:
+        return None
+    modes = np.zeros(len(supports), dtype=np.int64)
+    following = [low for low, _ in spans]
+    for (span, cover), times in zip(covers, np.rint(solution.x).astype(int), strict=True):
+        for _ in range(times):
+            for support in cover:
+                modes[strings[support].pop()] = following[span]
+            following[span] += 1
+    return modes
+
+
+def _covers(
+    spaces: frozenset[int], supports: Sequence[frozenset[int]]
+) -> Iterator[tuple[frozenset[int], ...]]:
+    """All ways to write `spaces` as a disjoint union of `supports`."""
+    if not spaces:
+        yield ()
+        return
+    for support in supports:
+        if min(spaces) in support and support <= spaces:
+            for others in _covers(spaces - support, supports):
+                yield (support, *others)

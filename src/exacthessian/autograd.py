@@ -1,0 +1,445 @@
+"""The oracle: exact second derivatives of any torch function, by automatic differentiation.
+
+Nothing here knows a closed form. A function of a list of float64 tensors goes in, a NumPy float64
+matrix or a SciPy operator comes out; rows and columns follow the parameters one after the other,
+each flattened row-major.
+
+Every product is reverse over reverse, batched by `torch.func.vmap`: the gradient is a map θ ↦ ∇f(θ)
+whose pullback u ↦ uᵀ D∇f(θ) gives row i of the Hessian for u = eᵢ. Forward over reverse takes the
+same memory, is no faster for a dense matrix and several times slower for a single product, because
+it cannot keep its graph between products; torch 2.13 also refuses it for `mse_loss` with its
+default mean.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import TypeAlias
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike, NDArray
+from scipy.sparse.linalg import LinearOperator
+from torch import Tensor
+from torch.func import functional_call, grad, vjp, vmap
+from torch.nn.attention import SDPBackend, sdpa_kernel
+
+Matrix: TypeAlias = NDArray[np.float64]
+Function: TypeAlias = Callable[[list[Tensor]], Tensor]
+TensorMap: TypeAlias = Callable[[Tensor], Tensor]
+Products: TypeAlias = Callable[[Matrix], Matrix]
+
+CHUNK = 256  # vectors differentiated at once: more is no faster and takes more memory
+
+
+def dense_hessian(
+    function: Function, parameters: Sequence[Tensor], chunk: int = CHUNK
+) -> NDArray[np.float64]:
+    """The Hessian ∂²f/∂θ_p∂θ_q of a scalar function of a list of tensors, (P, P).
+
+    The matrix is returned as it was computed, `chunk` rows at a time, and not symmetrised: its
+    asymmetry is a measure of the rounding.
+
+    >>> a, b = tensors([3.0, 2.0])
+    >>> dense_hessian(lambda w: w[0] ** 2 * w[1], [a, b])
+    array([[4., 6.],
+           [6., 0.]])
+    """
+    return _dense(_hessian_products(function, parameters), _size(parameters), chunk)
+
+
+def dense_gauss_newton(
+    model: Callable[..., Tensor],
+    loss: Callable[..., Tensor],
+    parameters: Sequence[Tensor],
+    inputs: Tensor | None = None,
+    targets: Tensor | None = None,
+    chunk: int = CHUNK,
+) -> NDArray[np.float64]:
+    """The Gauss–Newton matrix Jᵀ ∇²ℓ(z) J of θ ↦ ℓ(z), z = f(θ), J = ∂z/∂θ, (P, P).
+
+    `model(parameters)` or `model(parameters, inputs)` returns z, one tensor of any shape;
+    `loss(z)` or `loss(z, targets)` returns a scalar and need not be quadratic. For z = w² and
+    ℓ = z³ at w = 1 the Gauss–Newton matrix is (2w)² 6z = 24, where the Hessian of w⁶ is 30.
+
+    >>> w = tensors([1.0])
+    >>> dense_gauss_newton(lambda w: w[0] ** 2, lambda z: z**3, w)
+    array([[24.]])
+    >>> dense_hessian(lambda w: (w[0] ** 2) ** 3, w)
+    array([[30.]])
+    """
+    products = _gauss_newton_products(model, loss, parameters, inputs, targets)
+    return _dense(products, _size(parameters), chunk)
+
+
+def hessian_operator(function: Function, parameters: Sequence[Tensor]) -> LinearOperator:
+    """The Hessian of `dense_hessian` as a symmetric float64 operator that is never stored.
+
+    The operator belongs to the parameters as they are now; changing them later does not change it.
+
+    >>> operator = hessian_operator(lambda w: w[0] ** 2 * w[1], tensors([3.0, 2.0]))
+    >>> operator @ np.array([1.0, 10.0])
+    array([64.,  6.])
+    """
+    return _symmetric_operator(_hessian_products(function, parameters), _size(parameters))
+
+
+def gauss_newton_operator(
+    model: Callable[..., Tensor],
+    loss: Callable[..., Tensor],
+    parameters: Sequence[Tensor],
+    inputs: Tensor | None = None,
+    targets: Tensor | None = None,
+) -> LinearOperator:
+    """The Gauss–Newton matrix of `dense_gauss_newton` as an operator that is never stored.
+
+    Logistic loss log(1 + e^z) of one weight at w = 0: ℓ'' = 1/4, so G = Σ x²/4.
+
+    >>> def logistic(z):
+    ...     return torch.nn.functional.softplus(z).sum()
+    >>> x = torch.tensor([1.0, 2.0, 3.0], dtype=torch.float64)
+    >>> gauss_newton_operator(lambda w, x: w[0] * x, logistic, tensors([0.0]), x) @ np.ones(1)
+    array([3.5])
+    """
+    products = _gauss_newton_products(model, loss, parameters, inputs, targets)
+    return _symmetric_operator(products, _size(parameters))
+
+
+def linear_chain_loss(
+    sigma_xx: ArrayLike,
+    sigma_yx: ArrayLike,
+    half_y2: float = 0.0,
+    ridge: float | Sequence[float] = 0.0,
+) -> Function:
+    """The loss ½ tr(W Σxx Wᵀ) − tr(W Σyxᵀ) + ½E‖y‖² + ½ Σ_l λ_l ‖W_l‖² of W = W_L ⋯ W_1.
+
+    `sigma_xx` is (d_0, d_0), `sigma_yx` is (d_L, d_0), `ridge` is one λ for all layers or one for
+    each. The result is a function of the list of weight tensors, in order of application.
+
+    For 1×1 weights 2 and 3, ½·1·6² − 1·6 + ½ = 12.5 is ½(6 − 1)².
+
+    >>> loss = linear_chain_loss([[1.0]], [[1.0]], half_y2=0.5)
+    >>> loss(tensors([[[2.0]], [[3.0]]])).item()
+    12.5
+    """
+    xx, yx = _real_matrix("sigma_xx", sigma_xx), _real_matrix("sigma_yx", sigma_yx)
+    if xx.shape != (yx.shape[1], yx.shape[1]):
+        wanted, got = _by(yx.shape[1], yx.shape[1]), _by(*xx.shape)
+        raise ValueError(
+            f"sigma_xx must be {wanted} to match sigma_yx ({_by(*yx.shape)}), got {got}"
+        )
+    asymmetry = np.abs(xx - xx.T).max(initial=0.0)
+    if asymmetry > 1e-8 * np.abs(xx).max(initial=0.0):
+        raise ValueError(
+            f"sigma_xx must be symmetric, it differs from its transpose by {asymmetry:.3g}"
+        )
+    offset = _real_array("half_y2", half_y2)
+    if offset.ndim != 0:
+        raise ValueError(f"half_y2 must be one number, got shape {offset.shape}")
+    penalty = _ridge_penalty(ridge)
+    second, cross = torch.from_numpy(xx), torch.from_numpy(yx)
+
+    def loss(weights: list[Tensor]) -> Tensor:
+        _check_chain(weights, xx.shape[0], yx.shape[0])
+        product = weights[0]
+        for weight in weights[1:]:
+            product = weight @ product
+        quadratic = torch.trace(product @ second @ product.T) / 2
+        return quadratic - torch.trace(product @ cross.T) + offset.item() + penalty(weights)
+
+    return loss
+
+
+def linear_chain_sample_loss(
+    X: ArrayLike, Y: ArrayLike, ridge: float | Sequence[float] = 0.0
+) -> Function:
+    """The loss 1/(2N) Σ_n ‖W_L ⋯ W_1 x_n − y_n‖² + ½ Σ_l λ_l ‖W_l‖², sample by sample.
+
+    The columns of `X` (d_0, N) and `Y` (d_L, N) are the samples; they pass through the layers one
+    by one. The result is a function of the list of weight tensors, in order of application.
+
+    >>> loss = linear_chain_sample_loss([[1.0, 2.0]], [[5.0, 12.0]])
+    >>> loss(tensors([[[2.0]], [[3.0]]])).item()
+    0.25
+    """
+    inputs, targets = _real_matrix("X", X), _real_matrix("Y", Y)
+    if inputs.shape[1] != targets.shape[1] or inputs.shape[1] == 0:
+        raise ValueError(
+            "X and Y must have the same number of columns, one per sample and at least one, "
+            f"got {_by(*inputs.shape)} and {_by(*targets.shape)}"
+        )
+    penalty = _ridge_penalty(ridge)
+    x, y = torch.from_numpy(inputs), torch.from_numpy(targets)
+
+    def loss(weights: list[Tensor]) -> Tensor:
+        _check_chain(weights, x.shape[0], y.shape[0])
+        hidden = x
+        for weight in weights:
+            hidden = weight @ hidden
+        return ((hidden - y) ** 2).sum() / (2 * x.shape[1]) + penalty(weights)
+
+    return loss
+
+
+def module_function(module: torch.nn.Module) -> tuple[Callable[..., Tensor], list[Tensor]]:
+    """A module as (model, parameters): `model(parameters, inputs)` is `module(inputs)`.
+
+    The parameters are copies of all of `module.parameters()`, in that order, a shared one once; the
+    module itself is left alone. Its numbers must be float64.
+
+    >>> net = torch.nn.Linear(2, 1).double()
+    >>> model, parameters = module_function(net)
+    >>> [tuple(w.shape) for w in parameters]
+    [(1, 2), (1,)]
+    >>> x = torch.ones(1, 2, dtype=torch.float64)
+    >>> dense_hessian(lambda w: model(w, x).pow(2).sum(), parameters)
+    array([[2., 2., 2.],
+           [2., 2., 2.],
+           [2., 2., 2.]])
+    """
+    if not isinstance(module, torch.nn.Module):
+        raise TypeError(f"module must be a torch.nn.Module, got {type(module).__name__}")
+    named = dict(module.named_parameters())
+    if not named:
+        raise ValueError(f"module must have parameters, {type(module).__name__} has none")
+    for name, weight in named.items():
+        if weight.dtype != torch.float64:
+            raise TypeError(
+                f"module must have float64 parameters, {name!r} is {weight.dtype}; "
+                "call module.double() first"
+            )
+
+    def model(parameters: Sequence[Tensor], *inputs: Tensor) -> Tensor:
+        weights = dict(zip(named, parameters, strict=True))
+        # Copies, because batch normalisation writes into its buffers.
+        buffers = {name: buffer.clone() for name, buffer in module.named_buffers()}
+        outputs: Tensor = functional_call(module, weights | buffers, inputs)
+        return outputs
+
+    return model, [weight.detach().clone() for weight in named.values()]
+
+
+def tensors(arrays: Iterable[ArrayLike]) -> list[Tensor]:
+    """The arrays as float64 tensors, copied: NumPy weights as torch parameters.
+
+    >>> tensors([1, [2, 3]])
+    [tensor(1., dtype=torch.float64), tensor([2., 3.], dtype=torch.float64)]
+    """
+    return [torch.from_numpy(_real_array(f"arrays[{i}]", a)) for i, a in enumerate(arrays)]
+
+
+def _hessian_products(function: Function, parameters: Sequence[Tensor]) -> Products:
+    """U ↦ U H for rows U (m, P): the pullback of the gradient map, uᵀ D∇f(θ) = uᵀ H."""
+    flat, theta = _flatten(function, parameters)
+    _check_scalar("function", flat, theta)
+    hessian = vjp(grad(flat), theta)[1]
+    return _batched(lambda u: hessian(u)[0], "Hessian of function")
+
+
+def _gauss_newton_products(
+    model: Callable[..., Tensor],
+    loss: Callable[..., Tensor],
+    parameters: Sequence[Tensor],
+    inputs: Tensor | None,
+    targets: Tensor | None,
+) -> Products:
+    """V ↦ V Jᵀ ∇²ℓ J for rows V (m, P): v ↦ Jv ↦ ∇²ℓ Jv ↦ Jᵀ∇²ℓ Jv."""
+
+    def outputs(weights: list[Tensor]) -> Tensor:
+        return model(weights) if inputs is None else model(weights, inputs)
+
+    def risk(z: Tensor) -> Tensor:
+        z = z.clone()  # as for the parameters: the loss may work in place
+        return loss(z) if targets is None else loss(z, targets)
+
+    flat, theta = _flatten(outputs, parameters)
+    z = _check_value("model", flat, theta)
+    _check_scalar("loss", risk, z)
+    transpose = vjp(flat, theta)[1]  # u ↦ Jᵀu
+    jacobian = vjp(lambda u: transpose(u)[0], z)[1]  # the transpose of that linear map, v ↦ Jv
+    curvature = vjp(grad(risk), z)[1]  # u ↦ ∇²ℓ(z)u
+    return _batched(
+        lambda v: transpose(*curvature(*jacobian(v)))[0], "Gauss–Newton matrix of loss and model"
+    )
+
+
+def _flatten(function: Function, parameters: Sequence[Tensor]) -> tuple[TensorMap, Tensor]:
+    """The function as one of the single vector θ of all parameters, and θ itself, a copy."""
+    _check_parameters(parameters)
+    shapes = [weight.shape for weight in parameters]
+    sizes = [weight.numel() for weight in parameters]
+
+    def flat(theta: Tensor) -> Tensor:
+        # Clones, so that a function that works in place spoils nothing but its own arguments.
+        pieces = zip(torch.split(theta, sizes), shapes, strict=True)
+        weights = [piece.reshape(shape).clone() for piece, shape in pieces]
+        # torch's fused attention kernels have no second derivative; the plain formula has.
+        with sdpa_kernel(SDPBackend.MATH):
+            return function(weights)
+
+    return flat, torch.cat([weight.detach().reshape(-1) for weight in parameters])
+
+
+def _batched(product: TensorMap, name: str) -> Products:
+    """The map v ↦ Hv on every row of an (m, P) array."""
+    rowwise = vmap(product)
+
+    def products(rows: Matrix) -> Matrix:
+        with torch.no_grad():
+            result: Matrix = rowwise(torch.from_numpy(rows)).numpy()
+        if not np.isfinite(result).all():
+            raise ValueError(
+                f"{name} must be finite, got nan or inf: "
+                "there is no second derivative at these parameters"
+            )
+        return result
+
+    return products
+
+
+def _dense(products: Products, size: int, chunk: int) -> Matrix:
+    """The matrix of the products: the rows of the identity, `chunk` at a time."""
+    if isinstance(chunk, bool) or not isinstance(chunk, int | np.integer):
+        raise TypeError(f"chunk must be an integer, got {type(chunk).__name__}")
+    if chunk < 1:
+        raise ValueError(f"chunk must be at least 1, got {chunk}")
+    matrix = np.empty((size, size))
+    for start in range(0, size, int(chunk)):
+        count = min(int(chunk), size - start)
+        matrix[start : start + count] = products(np.eye(count, size, start))
+    return matrix
+
+
+def _symmetric_operator(products: Products, size: int) -> LinearOperator:
+    """The operator of a symmetric matrix whose products with rows are known."""
+
+    def matmat(vectors: NDArray[np.generic]) -> Matrix:
+        columns = _real_array("vector", vectors).reshape(size, -1)
+        result = np.empty_like(columns)
+        for start in range(0, columns.shape[1], CHUNK):
+            some = slice(start, start + CHUNK)
+            result[:, some] = products(np.ascontiguousarray(columns[:, some].T)).T
+        return result.reshape(vectors.shape)
+
+    def matvec(vector: ArrayLike) -> Matrix:
+        array = np.asarray(vector)
+        if array.shape not in [(size,), (size, 1)]:
+            raise ValueError(f"vector must have length {size}, got shape {array.shape}")
+        return matmat(array)
+
+    operator = LinearOperator(
+        (size, size), matvec=matmat, rmatvec=matmat, matmat=matmat, rmatmat=matmat, dtype=np.float64
+    )
+    # SciPy's own method refuses a wrong length before it calls ours, without saying which is right.
+    operator.matvec = matvec
+    return operator
+
+
+def _ridge_penalty(ridge: float | Sequence[float]) -> Function:
+    """½ Σ_l λ_l ‖W_l‖², with one λ for all layers or one for each."""
+    strengths = _real_array("ridge", ridge)
+    if strengths.ndim > 1:
+        raise ValueError(f"ridge must be one number or one per layer, got shape {strengths.shape}")
+
+    def penalty(weights: list[Tensor]) -> Tensor:
+        if strengths.ndim == 1 and len(strengths) != len(weights):
+            raise ValueError(
+                f"ridge must have one number per layer ({len(weights)}), got {len(strengths)}"
+            )
+        each = np.broadcast_to(strengths, len(weights)).tolist()
+        terms = [strength * (w**2).sum() / 2 for strength, w in zip(each, weights, strict=True)]
+        return torch.stack(terms).sum()
+
+    return penalty
+
+
+def _check_chain(weights: Sequence[Tensor], width_in: int, width_out: int) -> None:
+    if len(weights) == 0:
+        raise ValueError("weights must hold at least one matrix, got an empty list")
+    width = width_in
+    for i, weight in enumerate(weights):
+        if weight.ndim != 2 or weight.shape[1] != width:
+            before = f"weights[{i - 1}]" if i else "the inputs"
+            raise ValueError(
+                f"weights[{i}] must be a matrix with {width} columns to match {before}, "
+                f"got shape {tuple(weight.shape)}"
+            )
+        width = weight.shape[0]
+    if width != width_out:
+        raise ValueError(
+            f"weights[{len(weights) - 1}] must have {width_out} rows to match the outputs, "
+            f"got {width}"
+        )
+
+
+def _check_parameters(parameters: Sequence[Tensor]) -> None:
+    if not isinstance(parameters, Sequence):
+        raise TypeError(f"parameters must be a list of tensors, got {type(parameters).__name__}")
+    if sum(w.numel() if isinstance(w, Tensor) else 1 for w in parameters) == 0:
+        raise ValueError("parameters must hold at least one number, got none")
+    for i, weight in enumerate(parameters):
+        name = f"parameters[{i}]"
+        if not isinstance(weight, Tensor):
+            raise TypeError(f"{name} must be a torch tensor, got {type(weight).__name__}")
+        if weight.dtype != torch.float64:
+            raise TypeError(f"{name} must be a float64 tensor, got {weight.dtype}")
+        if weight.device.type != "cpu":
+            raise ValueError(f"{name} must be on the cpu, got {weight.device}")
+        if not torch.isfinite(weight).all():
+            raise ValueError(f"{name} must be finite, got nan or inf")
+
+
+def _check_value(name: str, function: TensorMap, at: Tensor) -> Tensor:
+    """The value of the function, which must be one finite float64 tensor and use no random numbers.
+
+    vmap over a dummy refuses random operations, before they are drawn from torch's generator.
+    """
+
+    def typed(_: Tensor) -> Tensor:
+        value = function(at)
+        if not isinstance(value, Tensor):
+            raise TypeError(f"{name} must return a tensor, got {type(value).__name__}")
+        if value.dtype != torch.float64:
+            raise TypeError(f"{name} must return a float64 tensor, got {value.dtype}")
+        return value
+
+    try:
+        value: Tensor = vmap(typed)(at.new_zeros(1))[0]
+    except RuntimeError as error:
+        if "random operation" not in str(error):
+            raise
+        raise ValueError(
+            f"{name} must not draw random numbers (with dropout, call module.eval() first)"
+        ) from error
+    if not torch.isfinite(value).all():
+        raise ValueError(f"{name} must return finite values at these parameters, got nan or inf")
+    return value
+
+
+def _check_scalar(name: str, function: TensorMap, at: Tensor) -> None:
+    shape = tuple(_check_value(name, function, at).shape)
+    if shape != ():
+        raise ValueError(f"{name} must return a scalar, a tensor of shape (), got shape {shape}")
+
+
+def _size(parameters: Sequence[Tensor]) -> int:
+    return sum(weight.numel() for weight in parameters)
+
+
+def _real_array(name: str, value: ArrayLike) -> Matrix:
+    """A writable float64 copy, in C order, of finite real numbers."""
+    array = np.asarray(value)
+    if array.dtype.kind not in "fiu":
+        raise TypeError(f"{name} must hold real numbers, got dtype {array.dtype}")
+    if not np.isfinite(array).all():
+        raise ValueError(f"{name} must be finite, got nan or inf")
+    return np.array(array, dtype=np.float64, order="C")
+
+
+def _real_matrix(name: str, value: ArrayLike) -> Matrix:
+    array = _real_array(name, value)
+    if array.ndim != 2:
+        raise ValueError(f"{name} must be a matrix, got shape {array.shape}")
+    return array
+
+
+def _by(rows: int, columns: int) -> str:
+    return f"{rows}×{columns}"

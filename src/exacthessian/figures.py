@@ -1,0 +1,383 @@
+"""Figures in the house style, and sliders that work without a kernel.
+
+Theory is a line and measurement is a marker, so that the eye does the check. Colours are from the
+Okabe–Ito palette, which colour-blind readers can tell apart.
+"""
+
+import base64
+import io
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from html import escape
+from itertools import product
+from typing import Any
+
+import ipywidgets as widgets
+import matplotlib.pyplot as plt
+import numpy as np
+from cycler import cycler
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import ScalarFormatter
+from numpy.typing import ArrayLike
+from PIL import Image
+
+from exacthessian.spectrum import Spectrum
+
+PURPLE, ORANGE, GREEN = "#7b3f9d", "#e69f00", "#009e73"
+BLUE, SKY, VERMILION, GREY = "#0072b2", "#56b4e9", "#d55e00", "#6b6b6b"
+BAR_TOLERANCE = 2e-3
+CURVE_DECIMALS = 5
+LINEAR_STEPS = 10
+HOUSE_STYLE: dict[Any, Any] = {
+    "axes.grid": True,
+    "axes.prop_cycle": cycler(color=[BLUE, ORANGE, GREEN, PURPLE, VERMILION, SKY, GREY]),
+    "axes.spines.right": False,
+    "axes.spines.top": False,
+    "figure.constrained_layout.use": True,
+    "figure.dpi": 110,
+    "figure.figsize": (6.6, 3.6),
+    "font.size": 11,
+    "grid.alpha": 0.25,
+    "legend.frameon": False,
+    "lines.linewidth": 1.8,
+}
+
+
+def house_style() -> Any:
+    """A context in which every figure has the house's fonts, colours and sizes.
+
+    >>> with house_style():
+    ...     plt.rcParams["axes.spines.top"]
+    False
+    """
+    return plt.rc_context(HOUSE_STYLE)
+
+
+def spectrum(
+    measured: ArrayLike,
+    predicted: Spectrum,
+    colours: Mapping[str, str],
+    limits: tuple[float, float] | None = None,
+    title: str = "",
+) -> Figure:
+    """Sorted eigenvalues: `measured` as dots, `predicted` as a line coloured by its labels.
+
+    `measured` holds all P eigenvalues in any order; `predicted` has the same size; `colours` maps
+    each label of `predicted` to a colour, and its keys are the legend.
+    """
+    dots = np.sort(np.asarray(measured, dtype=float))[::-1]
+    order = np.argsort(predicted.values)[::-1]
+    heights = np.repeat(predicted.values[order], predicted.multiplicities[order])
+    labels = np.repeat(np.asarray(predicted.labels)[order], predicted.multiplicities[order])
+    if len(dots) != len(heights):
+        raise ValueError(f"measured must have {len(heights)} eigenvalues, got {len(dots)}")
+    ranks = np.arange(1, len(dots) + 1)
+    with house_style():
+        figure, axes = plt.subplots()
+        for label, colour in colours.items():
+            mine = labels == label
+            start, stop = ranks[mine] - 0.5, ranks[mine] + 0.5
+            axes.hlines(heights[mine], start, stop, colour, linewidth=6, alpha=0.5, label=label)
+        axes.plot(ranks, dots, ".", color="black", markersize=3, label="exact Hessian")
+        axes.set_xlabel("rank of the eigenvalue, largest first")
+        axes.set_ylabel("eigenvalue of $H$")
+        axes.set_title(title)
+        if limits is not None:
+            axes.set_ylim(limits)
+        axes.legend(loc="upper right")
+    plt.close(figure)
+    return figure
+
+
+def png(figure: Figure) -> bytes:
+    """A figure as a small PNG: 64 colours are enough for lines and text.
+
+    >>> png(plt.figure())[1:4]
+    b'PNG'
+    """
+    full, small = io.BytesIO(), io.BytesIO()
+    figure.savefig(full, format="png", dpi=110)
+    Image.open(full).convert("RGB").quantize(64).save(small, format="png", optimize=True)
+    return small.getvalue()
+
+
+def slider(
+    draw: Callable[..., Figure],
+    describe: Callable[..., str],
+    axes: Mapping[str, Sequence[object]],
+    caption: str,
+) -> widgets.VBox:
+    """An interactive figure whose frames are drawn now and shown later by the browser alone.
+
+    `axes` names each slider and gives its positions; `draw(*position)` makes the frame and
+    `describe(*position)` its text for readers who do not see it. The first sentence of `caption`
+    states the message. It is the same widget in a live notebook and in the built page.
+
+    >>> dot = lambda n: spectrum([n], Spectrum.from_values([n], "n"), {"n": BLUE})
+    >>> moving = slider(dot, lambda n: f"One eigenvalue at {n}", {"n": [1, 2]}, "A dot moves.")
+    >>> [type(part).__name__ for part in moving.children]
+    ['HBox', 'Stack', 'HTML']
+    """
+    if not axes or not all(axes.values()):
+        raise ValueError(f"axes must name at least one slider with positions, got {dict(axes)}")
+    controls = [
+        widgets.SelectionSlider(
+            options=[(str(position), index) for index, position in enumerate(positions)],
+            description=name,
+            continuous_update=True,
+            style={"description_width": "initial"},
+        )
+        for name, positions in axes.items()
+    ]
+    frames = {
+        position: _frame(draw(*position), describe(*position))
+        for position in product(*axes.values())
+    }
+    picture = _stack(frames, (), list(axes.values()), controls)
+    text = widgets.HTML(f'<p class="eh-caption">{escape(caption)}</p>')
+    return widgets.VBox([widgets.HBox(controls), picture, text])
+
+
+def _frame(figure: Figure, description: str) -> widgets.HTML:
+    data = base64.b64encode(png(figure)).decode()
+    alt = escape(description, quote=True)
+    return widgets.HTML(f'<img class="eh-frame" alt="{alt}" src="data:image/png;base64,{data}">')
+
+
+def _stack(
+    frames: Mapping[tuple[object, ...], widgets.HTML],
+    chosen: tuple[object, ...],
+    axes: list[Sequence[object]],
+    controls: list[widgets.SelectionSlider],
+) -> widgets.Widget:
+    """A stack for each slider, linked to it in the browser; its leaves are the frames."""
+    if not axes:
+        return frames[chosen]
+    inner = [_stack(frames, (*chosen, here), axes[1:], controls[1:]) for here in axes[0]]
+    stack = widgets.Stack(inner, selected_index=0)
+    widgets.jslink((controls[0], "index"), (stack, "selected_index"))
+    return stack
+
+
+@dataclass(frozen=True)
+class Panel:
+    """One training run: the eigenvalues `predicted[n]` at step `times[n]`, labelled and of one
+    size; `measured` maps a step to eigenvalues found there by other means; `losses` (T + 1,) are
+    the losses at the steps 0..T, or None.
+    """
+
+    title: str
+    times: Sequence[int]
+    predicted: Sequence[Spectrum]
+    measured: Mapping[int, ArrayLike] = field(default_factory=dict)
+    losses: ArrayLike | None = None
+
+
+def trajectories(
+    panels: Sequence[Panel],
+    colours: Mapping[str, str],
+    limits: tuple[float, float],
+    names: Mapping[str, str] | None = None,
+) -> Figure:
+    """Eigenvalues over training, a row for each panel: predicted curves coloured by their labels,
+    measured values as dots, and beside them the loss where the panel has one.
+
+    `colours` maps labels to colours, drawn in this order; `names` maps labels to the legend's text.
+    """
+    with_loss = any(panel.losses is not None for panel in panels)
+    with house_style():
+        figure, grid = plt.subplots(
+            len(panels),
+            2 if with_loss else 1,
+            squeeze=False,
+            sharex="row",
+            figsize=(8.2 if with_loss else 6.6, 0.6 + 3.0 * len(panels)),
+            width_ratios=[1.9, 1] if with_loss else None,
+        )
+        for panel, row in zip(panels, grid, strict=True):
+            _curves(row[0], panel, colours, names or {})
+            row[0].set_ylim(limits)
+            row[0].set_title(panel.title)
+            row[0].legend(loc="upper right", fontsize=9)
+            row[0].set_xscale("symlog", linthresh=LINEAR_STEPS)
+            row[0].xaxis.set_major_formatter(ScalarFormatter())
+            if panel.losses is not None:
+                row[1].semilogy(np.asarray(panel.losses), color=GREY)
+                row[1].set_title("loss above its minimum")
+                row[1].set_xlabel("step $t$")
+    plt.close(figure)
+    return figure
+
+
+def snapshot(
+    panel: Panel,
+    index: int,
+    colours: Mapping[str, str],
+    limits: tuple[float, float],
+    names: Mapping[str, str] | None = None,
+) -> Figure:
+    """The whole spectrum at one step: on the left where the step lies on the curves of `panel`, on
+    the right a bar for each distinct eigenvalue, as long as its multiplicity.
+    """
+    spectrum_now = panel.predicted[index]
+    with house_style():
+        figure, (left, right) = plt.subplots(
+            1, 2, sharey=True, figsize=(8.2, 3.8), width_ratios=[1.5, 1]
+        )
+        _curves(left, panel, colours, names or {})
+        left.axvline(panel.times[index], color="black", linewidth=1.2)
+        left.set_ylim(limits)
+        left.legend(loc="lower right", fontsize=9)
+        left.set_title(f"step {panel.times[index]}")
+        for label, colour in colours.items():
+            joined = spectrum_now.select(label).clusters(BAR_TOLERANCE)
+            right.barh(
+                joined.values,
+                joined.multiplicities,
+                height=(limits[1] - limits[0]) / 60,
+                color=colour,
+            )
+        right.set_xscale("log")
+        right.minorticks_off()
+        right.set_xlim(0.7, 2 * spectrum_now.size)
+        right.set_xlabel("number of eigenvalues")
+    plt.close(figure)
+    return figure
+
+
+def _curves(axes: Axes, panel: Panel, colours: Mapping[str, str], names: Mapping[str, str]) -> None:
+    """The sorted eigenvalues of each label as curves, each distinct curve once, and the dots."""
+    for label, colour in colours.items():
+        curves = np.array([state.select(label).expand() for state in panel.predicted])
+        distinct = np.unique(curves.round(CURVE_DECIMALS), axis=1)
+        # One line with gaps is drawn much faster than many lines.
+        heights = np.vstack([distinct, np.full(distinct.shape[1], np.nan)]).T.ravel()
+        steps = np.tile([*panel.times, np.nan], distinct.shape[1])
+        name = names.get(label, label)
+        axes.plot(steps, heights, color=colour, linewidth=1.1, alpha=0.85, label=name)
+    for time, values in panel.measured.items():
+        heights = np.unique(np.asarray(values, dtype=float).round(CURVE_DECIMALS - 2))
+        axes.plot(np.full(len(heights), time), heights, ".", color="black", markersize=2.5)
+    if panel.measured:
+        axes.plot([], [], ".", color="black", markersize=4, label="exact Hessian")
+    axes.set_xlabel("step $t$")
+    axes.set_ylabel("eigenvalue of $H$")
+
+
+def distribution(
+    measured: ArrayLike, predicted: Spectrum, colours: Mapping[str, str], bins: ArrayLike
+) -> Figure:
+    """How many eigenvalues lie where: `predicted` as bars coloured by their labels, `measured` as
+    dots, counted in the intervals between neighbours of `bins`.
+    """
+    edges = np.asarray(bins, dtype=float)
+    centres = (edges[1:] + edges[:-1]) / 2
+    found, _ = np.histogram(np.asarray(measured, dtype=float), edges)
+    base = np.zeros(len(centres))
+    with house_style():
+        figure, axes = plt.subplots()
+        for label, colour in colours.items():
+            counts, _ = np.histogram(predicted.select(label).expand(), edges)
+            axes.bar(centres, counts, np.diff(edges), base, color=colour, alpha=0.7, label=label)
+            base += counts
+        seen = found > 0
+        axes.plot(
+            centres[seen], found[seen], "o", color="black", markersize=4, label="exact Hessian"
+        )
+        axes.set_yscale("log")
+        axes.set_ylim(bottom=0.6)
+        axes.set_xlabel("eigenvalue of $H$")
+        axes.set_ylabel("number of eigenvalues")
+        axes.legend()
+    plt.close(figure)
+    return figure
+
+
+def ratio_band(
+    depths: Sequence[int],
+    bounds: tuple[ArrayLike, ArrayLike],
+    measured: tuple[ArrayLike, ArrayLike],
+    title: str = "",
+) -> Figure:
+    """Ratios of dominant to bulk eigenvalues against depth: the proved `bounds` (lower, upper) as
+    lines around the line "ratio = depth", the `measured` extremes (least, most) as dots; NaN where
+    there is nothing to show. Below 1 there is no gap.
+    """
+    with house_style():
+        figure, axes = plt.subplots()
+        axes.axhspan(0.05, 1, color=GREY, alpha=0.15)
+        axes.text(depths[-1], 0.97, "no gap", ha="right", va="top", color=GREY)
+        axes.plot(depths, depths, color=PURPLE, label="$L$ (balanced data)")
+        lower, upper = bounds
+        axes.plot(depths, np.asarray(lower), "--", color=BLUE, label="$L/k$ and $L\\,k$")
+        axes.plot(depths, np.asarray(upper), "--", color=BLUE)
+        least, most = measured
+        axes.plot(depths, np.asarray(most), "^", color="black", markersize=5, label="largest ratio")
+        axes.plot(
+            depths, np.asarray(least), "v", color=VERMILION, markersize=5, label="least ratio"
+        )
+        axes.set_xscale("log")
+        axes.set_yscale("log")
+        axes.set_xticks(depths, [str(depth) for depth in depths], minor=False)
+        axes.minorticks_off()
+        axes.set_ylim(0.25, 400)
+        axes.set_xlabel("depth $L$")
+        axes.set_ylabel("dominant / bulk eigenvalue")
+        axes.set_title(title)
+        axes.legend(loc="upper left", fontsize=9)
+    plt.close(figure)
+    return figure
+
+
+def ratio_histories(
+    times: ArrayLike, histories: Mapping[str, Sequence[ArrayLike]], depth: int
+) -> Figure:
+    """The measured gap over training: for each name, one line with dots per run, of the ratio
+    min dominant / max bulk at the steps `times`, NaN where there are no clusters yet.
+    """
+    palette = [BLUE, GREEN, ORANGE, VERMILION]
+    styles = zip(palette, ["o", "s", "^", "v"], strict=True)
+    with house_style():
+        figure, axes = plt.subplots()
+        axes.axhline(depth, color=PURPLE, label=f"$L = {depth}$")
+        for (name, runs), (colour, marker) in zip(histories.items(), styles, strict=False):
+            for run in runs:
+                lines = axes.plot(
+                    np.asarray(times),
+                    np.asarray(run),
+                    marker,
+                    color=colour,
+                    markersize=3,
+                    linestyle="-",
+                    linewidth=0.6,
+                )
+            lines[0].set_label(name)
+        axes.set_xscale("log")
+        axes.set_xlabel("step $t$")
+        axes.set_ylabel("least dominant / largest bulk")
+        axes.legend(loc="upper left", fontsize=9)
+    plt.close(figure)
+    return figure
+
+
+def film(
+    draw: Callable[..., Figure],
+    describe: Callable[..., str],
+    name: str,
+    positions: Sequence[object],
+    caption: str,
+) -> widgets.VBox:
+    """A `slider` with one axis and, beside it, a button that plays it; no kernel needed.
+
+    >>> dot = lambda n: spectrum([n], Spectrum.from_values([n], "n"), {"n": BLUE})
+    >>> moving = film(dot, lambda n: f"One eigenvalue at {n}", "n", [1, 2], "A dot moves.")
+    >>> [type(part).__name__ for part in moving.children[0].children]
+    ['Play', 'SelectionSlider']
+    """
+    figure = slider(draw, describe, {name: positions}, caption)
+    (control,) = figure.children[0].children
+    play = widgets.Play(max=len(positions) - 1, interval=350)
+    widgets.jslink((play, "value"), (control, "index"))
+    figure.children[0].children = (play, control)
+    return figure

@@ -1,0 +1,81 @@
+"""Agreement with another library, where it is installed.
+
+curvlinops computes Hessian products of torch modules from samples. It shares automatic
+differentiation with the oracle but none of its code, nor its parameter and data conventions.
+"""
+
+import warnings
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from exacthessian.autograd import (
+    dense_gauss_newton,
+    dense_hessian,
+    linear_chain_loss,
+    linear_chain_sample_loss,
+    tensors,
+)
+
+# curvlinops and its dependencies still meet torch's deprecated script compiler.
+pytestmark = pytest.mark.filterwarnings("ignore:`torch.jit.script` is:DeprecationWarning")
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore", DeprecationWarning)
+    curvlinops = pytest.importorskip("curvlinops")
+
+OUTPUTS, SAMPLES = 2, 7
+
+
+@pytest.fixture(name="problem")
+def a_small_linear_chain():
+    """(module, data, weights, X, Y) of a 3-4-3-2 chain with seven samples."""
+    rng = np.random.default_rng(0)
+    weights = [rng.normal(size=shape) for shape in [(4, 3), (3, 4), (OUTPUTS, 3)]]
+    layers = []
+    for weight in weights:
+        layer = torch.nn.utils.skip_init(
+            nn.Linear, *weight.shape[::-1], bias=False, dtype=torch.float64
+        )
+        with torch.no_grad():
+            layer.weight.copy_(torch.from_numpy(weight))
+        layers.append(layer)
+    x, y = rng.normal(size=(3, SAMPLES)), rng.normal(size=(OUTPUTS, SAMPLES))
+    data = [(torch.from_numpy(x.T), torch.from_numpy(y.T))]
+    return nn.Sequential(*layers), data, weights, x, y
+
+
+def dense(operator_class, module, loss, data):
+    # The check for determinism draws from torch's global generator.
+    operator = operator_class(
+        module, loss, list(module.parameters()), data, check_deterministic=False
+    )
+    return (operator @ torch.eye(operator.shape[1], dtype=torch.float64)).numpy(force=True)
+
+
+# The house loss is 1/(2N) Σ‖·‖²: the mean over N·d_L numbers times d_L/2, or the sum over 2N.
+CONVENTIONS = [("mean", OUTPUTS / 2), ("sum", 1 / (2 * SAMPLES))]
+
+
+@pytest.mark.parametrize(("reduction", "factor"), CONVENTIONS)
+def test_hessian_of_a_linear_chain(problem, reduction, factor):
+    module, data, weights, x, y = problem
+    loss = nn.MSELoss(reduction=reduction)
+    wanted = factor * dense(curvlinops.HessianLinearOperator, module, loss, data)
+    moments = linear_chain_loss(x @ x.T / SAMPLES, y @ x.T / SAMPLES)
+    for ours in (moments, linear_chain_sample_loss(x, y)):
+        found = dense_hessian(ours, tensors(weights))
+        assert np.abs(found - wanted).max() <= 1e-12 * np.abs(wanted).max()
+
+
+@pytest.mark.parametrize(("reduction", "factor"), CONVENTIONS)
+def test_gauss_newton_of_a_linear_chain(problem, reduction, factor):
+    module, data, weights, x, y = problem
+    loss = nn.MSELoss(reduction=reduction)
+    wanted = factor * dense(curvlinops.GGNLinearOperator, module, loss, data)
+    moments = linear_chain_loss(x @ x.T / SAMPLES, y @ x.T / SAMPLES)
+    found = dense_gauss_newton(
+        lambda w: w[2] @ w[1] @ w[0], lambda z: moments([z]), tensors(weights)
+    )
+    assert np.abs(found - wanted).max() <= 1e-12 * np.abs(wanted).max()
