@@ -1,5 +1,6 @@
 """The project's own files: two commands, one version, nobody else's code, no machine's paths."""
 
+import doctest
 import re
 import subprocess
 import tomllib
@@ -25,6 +26,12 @@ def test_the_readme_names_the_two_commands_on_its_first_screen():
     first = "\n".join((ROOT / "README.md").read_text().splitlines()[:SCREEN])
     assert "make book" in first
     assert "make test" in first
+
+
+def test_the_readme_example_is_true():
+    failed, tried = doctest.testfile(str(ROOT / "README.md"), module_relative=False)
+    assert tried > 0
+    assert failed == 0
 
 
 def test_ci_calls_the_test_command_and_nothing_else():

@@ -205,13 +205,14 @@ def unpack_web_package(archive: bytes, pin: dict, vendor: Path) -> None:
 
 
 def resolve_constraints() -> None:
-    """Resolve every extra in an empty environment and pin what came out."""
-    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    """Resolve every extra but `peers` in an empty environment and pin what came out."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    extras = ",".join(sorted(set(project["optional-dependencies"]) - {"peers"}))
     with tempfile.TemporaryDirectory() as folder:
         venv = Path(folder) / "venv"
         create_venv(venv)
         CONSTRAINTS.write_text("")
-        pip_install(venv, ["--editable", f"{ROOT}[{','.join(extras['optional-dependencies'])}]"])
+        pip_install(venv, ["--editable", f"{ROOT}[{extras}]"])
         frozen = subprocess.run(
             [str(python_of(venv)), "-m", "pip", "list", "--format", "json"],
             capture_output=True,
