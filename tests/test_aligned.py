@@ -550,6 +550,8 @@ def test_bad_input_is_named(change: dict[str, object], message: str) -> None:
 
 def test_bad_arguments_are_named() -> None:
     chain = AlignedChain.balanced((2, 3, 2), [1.0, 1.0])
+    with pytest.raises(TypeError, match=r"widths must be an integer, got 2\.5"):
+        AlignedChain.balanced((2, 2.5), [1.0])
     with pytest.raises(ValueError, match="lam must have at most 2 values to fit"):
         AlignedChain.balanced((2, 3, 2), np.ones(3))
     with pytest.raises(ValueError, match="target must have at most 2 values to fit"):

@@ -32,8 +32,9 @@ from typing import NamedTuple, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from exacthessian.chain import Array, LinearChain, _checked_ridge
-from exacthessian.spectrum import Spectrum, _float64, _nonnegative, _whole
+from exacthessian.chain import LinearChain
+from exacthessian.inputs import Array, nonnegative_number, real_array, ridge_per_layer, whole_number
+from exacthessian.spectrum import Spectrum
 
 Indices = NDArray[np.int64]
 _String = dict[int, Array]
@@ -115,9 +116,7 @@ class AlignedChain:
     bases: tuple[Array, ...] | None = None
 
     def __post_init__(self) -> None:
-        widths = tuple(_whole("widths", width, least=1) for width in self.widths)
-        if len(widths) < 2:
-            raise ValueError(f"widths must hold d_0..d_L with L ≥ 1, got {widths}")
+        widths = _checked_widths(self.widths)
         ranges = [min(pair) for pair in pairwise(widths)]
         if len(self.singular_values) != len(ranges):
             raise ValueError(
@@ -147,8 +146,8 @@ class AlignedChain:
         object.__setattr__(self, "singular_values", singular_values)
         object.__setattr__(self, "data", data)
         object.__setattr__(self, "target", target)
-        object.__setattr__(self, "half_y2", _nonnegative("half_y2", self.half_y2))
-        object.__setattr__(self, "ridge", _checked_ridge(self.ridge, len(ranges)))
+        object.__setattr__(self, "half_y2", nonnegative_number("half_y2", self.half_y2))
+        object.__setattr__(self, "ridge", ridge_per_layer(self.ridge, len(ranges)))
         object.__setattr__(self, "bases", bases)
 
     @classmethod
@@ -170,13 +169,13 @@ class AlignedChain:
         >>> chain.singular_values, chain.target
         ((array([0.5, 0. ]), array([0.5, 0. ])), array([2., 0., 0.]))
         """
-        widths = tuple(widths)
-        lam = _float64("lam", lam, ndim=1)
+        widths = _checked_widths(widths)
+        lam = real_array("lam", lam, ndim=1)
         if len(lam) > min(widths):
             raise ValueError(
                 f"lam must have at most {min(widths)} values to fit {widths}, got {len(lam)}"
             )
-        given = np.zeros(0) if target is None else _float64("target", target, ndim=1)
+        given = np.zeros(0) if target is None else real_array("target", target, ndim=1)
         ends = min(widths[0], widths[-1])
         if len(given) > ends:
             raise ValueError(
@@ -392,7 +391,7 @@ class AlignedChain:
         (array([5.]), array([[ 0.5, -0.5],
                [-0.5,  0.5]]))
         """
-        k = _whole("k", k, least=1)
+        k = whole_number("k", k, least=1)
         if k > self.size:
             raise ValueError(f"k must be at most the number of parameters {self.size}, got {k}")
         solved = [(family, *np.linalg.eigh(family.blocks)) for family in self._families()]
@@ -463,7 +462,7 @@ class AlignedChain:
         """{i, j} in ascending order, counted from 0, as index arrays (1,)."""
         modes = max(self.widths)
         for name, index in (("i", i), ("j", j)):
-            if _whole(name, index, least=1) > modes:
+            if whole_number(name, index, least=1) > modes:
                 raise ValueError(f"{name} must be at most the largest width {modes}, got {index}")
         return np.array([min(i, j) - 1]), np.array([max(i, j) - 1])
 
@@ -555,22 +554,29 @@ def _label(i: int, j: int) -> str:
     return f"{{{i}}}" if i == j else f"{{{i},{j}}}"
 
 
+def _checked_widths(widths: Sequence[int]) -> tuple[int, ...]:
+    checked = tuple(whole_number("widths", width, least=1) for width in widths)
+    if len(checked) < 2:
+        raise ValueError(f"widths must hold d_0..d_L with L ≥ 1, got {checked}")
+    return checked
+
+
 def _positive(name: str, number: float) -> float:
-    positive = _nonnegative(name, number)
+    positive = nonnegative_number(name, number)
     if positive == 0:
         raise ValueError(f"{name} must be positive, got 0")
     return positive
 
 
 def _entries(name: str, array: ArrayLike, size: int) -> Array:
-    entries = _float64(name, array, ndim=1)
+    entries = real_array(name, array, ndim=1)
     if len(entries) != size:
         raise ValueError(f"{name} must have {size} values to match the widths, got {len(entries)}")
     return entries
 
 
 def _orthogonal(name: str, matrix: ArrayLike, width: int) -> Array:
-    basis = _float64(name, matrix, ndim=2)
+    basis = real_array(name, matrix, ndim=2)
     if basis.shape != (width, width):
         raise ValueError(f"{name} must be {width}×{width}, got {basis.shape[0]}×{basis.shape[1]}")
     defect = np.abs(basis.T @ basis - np.eye(width)).max()

@@ -3,7 +3,8 @@
 A chain of matrices W = W_{L−1} ⋯ W_0 is trained on ½E‖Wx − y‖² + ½Σ_l λ_l‖W_l‖². The data enter
 through the moments Σxx = E xxᵀ, Σyx = E yxᵀ and ½E‖y‖² only, so nothing here depends on the number
 of samples. Parameters are ordered layer by layer, each layer row by row, so that
-vec(A W B) = (A ⊗ Bᵀ) vec(W).
+vec(A W B) = (A ⊗ Bᵀ) vec(W). Layers count from 0 here, as in the code: W_l is `weights[l]`,
+which is W_{l+1} in the book.
 
 Write A_k = W_{L−1} ⋯ W_{k+1} for what comes after layer k, B_k = W_{k−1} ⋯ W_0 for what comes
 before it, C_kl = W_{k−1} ⋯ W_{l+1} for what lies between layers l < k, and Ω = WΣxx − Σyx. Then the
@@ -15,7 +16,7 @@ with M = A_kᵀA_l, N = B_kΣxxB_lᵀ, C = C_kl and G = A_kᵀΩB_lᵀ. The firs
 Gauss–Newton part; the second is the functional part. For k = l the second term is absent and the
 functional part is λ_k times the identity.
 
-By (1) each *row* (a, i) of a block, reshaped like W_l, is a matrix of rank two,
+By (1) each row (a, i) of a block, reshaped like W_l, is a matrix of rank two,
 M[a]ᵀN[i] + C[i]ᵀG[a]. So the dense Hessian is written by batched products of inner dimension two
 straight into the result: one pass over memory, and no temporary of comparable size.
 """
@@ -31,15 +32,13 @@ from operator import matmul
 from typing import TYPE_CHECKING, NamedTuple, Self, cast
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.sparse.linalg import LinearOperator
 
-from exacthessian.spectrum import _float64, _nonnegative, _whole
+from exacthessian.inputs import Array, nonnegative_number, real_array, ridge_per_layer, whole_number
 
 if TYPE_CHECKING:
     from exacthessian.aligned import AlignedChain
-
-Array = NDArray[np.float64]
 
 MOMENT_TOLERANCE = 1e-12
 # Rows are written in groups of about this many entries, which stay in the cache (4 MiB) …
@@ -81,7 +80,7 @@ class LinearChain:
     def __post_init__(self) -> None:
         weights = _checked_weights(self.weights)
         outputs, inputs = len(weights[-1]), weights[0].shape[1]
-        sigma_yx = _float64("sigma_yx", self.sigma_yx, ndim=2)
+        sigma_yx = real_array("sigma_yx", self.sigma_yx, ndim=2)
         if sigma_yx.shape != (outputs, inputs):
             raise ValueError(
                 f"sigma_yx must be {outputs}×{inputs} to match weights[{len(weights) - 1}] "
@@ -91,8 +90,8 @@ class LinearChain:
         object.__setattr__(self, "weights", weights)
         object.__setattr__(self, "sigma_xx", _checked_moment(self.sigma_xx, weights[0]))
         object.__setattr__(self, "sigma_yx", sigma_yx)
-        object.__setattr__(self, "half_y2", _nonnegative("half_y2", self.half_y2))
-        object.__setattr__(self, "ridge", _checked_ridge(self.ridge, len(weights)))
+        object.__setattr__(self, "half_y2", nonnegative_number("half_y2", self.half_y2))
+        object.__setattr__(self, "ridge", ridge_per_layer(self.ridge, len(weights)))
 
     @classmethod
     def from_data(
@@ -109,7 +108,7 @@ class LinearChain:
         >>> chain.sigma_xx.item(), chain.sigma_yx.item(), chain.half_y2, chain.loss()
         (5.0, 3.5, 1.25, 4.25)
         """
-        inputs, targets = _float64("X", X, ndim=2), _float64("Y", Y, ndim=2)
+        inputs, targets = real_array("X", X, ndim=2), real_array("Y", Y, ndim=2)
         samples = inputs.shape[1]
         if samples == 0 or targets.shape[1] != samples:
             raise ValueError(
@@ -193,7 +192,7 @@ class LinearChain:
         >>> chain.with_parameters([5, 6, 7, 8]).weights[1]
         array([[7., 8.]])
         """
-        vector = _float64("theta", theta, ndim=1)
+        vector = real_array("theta", theta, ndim=1)
         if len(vector) != self.size:
             raise ValueError(f"theta must have length {self.size}, got {len(vector)}")
         # The moments are checked already; checking them again would cost an eigenvalue problem.
@@ -232,7 +231,7 @@ class LinearChain:
         >>> LinearChain([[[2.0]], [[3.0]]], [[1.0]], [[4.0]]).gradient_step(0.1).parameters()
         array([1.4, 2.6])
         """
-        step = _nonnegative("eta", eta)
+        step = nonnegative_number("eta", eta)
         if step == 0:
             raise ValueError("eta must be positive, got 0")
         with np.errstate(over="ignore", invalid="ignore"):
@@ -280,7 +279,7 @@ class LinearChain:
         array([[53.]])
         """
         for name, layer in (("row", row), ("column", column)):
-            if _whole(name, layer, least=0) >= self.depth:
+            if whole_number(name, layer, least=0) >= self.depth:
                 raise ValueError(f"{name} must be at most {self.depth - 1}, got {layer}")
         high, low = max(row, column), min(row, column)
         outs, ins = self.weights[high].shape
@@ -308,7 +307,7 @@ class LinearChain:
         >>> LinearChain([[[3.0]], [[5.0]]], [[2.0]], [[7.0]]).hvp([1.0, 10.0])
         array([580., 233.])
         """
-        vector = _float64("v", v, ndim=None)
+        vector = real_array("v", v, ndim=None)
         if vector.ndim not in (1, 2) or len(vector) != self.size:
             raise ValueError(
                 f"v must have shape ({self.size},) or ({self.size}, m), got {vector.shape}"
@@ -600,7 +599,7 @@ def _checked_weights(weights: Iterable[ArrayLike]) -> tuple[Array, ...]:
     """The weights as read-only float64 matrices, each taking what the one before it gives."""
     if isinstance(weights, str) or not isinstance(weights, Iterable):
         raise TypeError(f"weights must be a sequence of matrices, got {weights!r}")
-    checked = tuple(_float64(f"weights[{i}]", weight, ndim=2) for i, weight in enumerate(weights))
+    checked = tuple(real_array(f"weights[{i}]", weight, ndim=2) for i, weight in enumerate(weights))
     if not checked:
         raise ValueError("weights must hold at least one matrix, got none")
     for i, weight in enumerate(checked):
@@ -618,7 +617,7 @@ def _checked_moment(sigma_xx: ArrayLike, first: Array) -> Array:
     """Σxx as a read-only float64 matrix, made exactly symmetric; refused when it is not symmetric
     or not positive semidefinite beyond rounding.
     """
-    moment = _float64("sigma_xx", sigma_xx, ndim=2)
+    moment = real_array("sigma_xx", sigma_xx, ndim=2)
     width = first.shape[1]
     if moment.shape != (width, width):
         raise ValueError(
@@ -635,15 +634,3 @@ def _checked_moment(sigma_xx: ArrayLike, first: Array) -> Array:
         raise ValueError(f"sigma_xx must be positive semidefinite, but has eigenvalue {lowest:.3g}")
     moment.setflags(write=False)
     return moment
-
-
-def _checked_ridge(ridge: float | Sequence[float], depth: int) -> tuple[float, ...]:
-    """λ_l for each layer, from one number for all layers or one for each."""
-    given = _float64("ridge", ridge, ndim=None)
-    if given.shape not in ((), (depth,)):
-        raise ValueError(
-            f"ridge must be one number or {depth}, one for each layer, got shape {given.shape}"
-        )
-    if np.any(given < 0):
-        raise ValueError(f"ridge must not be negative, got {given.min()}")
-    return tuple(np.broadcast_to(given, depth).tolist())

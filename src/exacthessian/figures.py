@@ -29,6 +29,7 @@ BLUE, SKY, VERMILION, GREY = "#0072b2", "#56b4e9", "#d55e00", "#6b6b6b"
 BAR_TOLERANCE = 2e-3
 CURVE_DECIMALS = 5
 LINEAR_STEPS = 10
+LONG_RUN = 100
 HOUSE_STYLE: dict[Any, Any] = {
     "axes.grid": True,
     "axes.prop_cycle": cycler(color=[BLUE, ORANGE, GREEN, PURPLE, VERMILION, SKY, GREY]),
@@ -180,32 +181,37 @@ def trajectories(
     limits: tuple[float, float],
     names: Mapping[str, str] | None = None,
 ) -> Figure:
-    """Eigenvalues over training, a row for each panel: predicted curves coloured by their labels,
-    measured values as dots, and beside them the loss where the panel has one.
+    """Eigenvalues over training, a row for each panel: predicted curves coloured by their labels
+    and measured values as dots. A last row has the losses of all panels that have them.
 
     `colours` maps labels to colours, drawn in this order; `names` maps labels to the legend's text.
+    Runs of more than a hundred steps are drawn on a logarithmic axis beyond step 10.
     """
-    with_loss = any(panel.losses is not None for panel in panels)
+    lossy = [panel for panel in panels if panel.losses is not None]
+    heights = [3.2] * len(panels) + [2.3] * bool(lossy)
     with house_style():
         figure, grid = plt.subplots(
-            len(panels),
-            2 if with_loss else 1,
+            len(heights),
             squeeze=False,
-            sharex="row",
-            figsize=(8.2 if with_loss else 6.6, 0.6 + 3.0 * len(panels)),
-            width_ratios=[1.9, 1] if with_loss else None,
+            figsize=(6.6, 0.4 + sum(heights)),
+            height_ratios=heights,
         )
-        for panel, row in zip(panels, grid, strict=True):
-            _curves(row[0], panel, colours, names or {})
-            row[0].set_ylim(limits)
-            row[0].set_title(panel.title)
-            row[0].legend(loc="upper right", fontsize=9)
-            row[0].set_xscale("symlog", linthresh=LINEAR_STEPS)
-            row[0].xaxis.set_major_formatter(ScalarFormatter())
-            if panel.losses is not None:
-                row[1].semilogy(np.asarray(panel.losses), color=GREY)
-                row[1].set_title("loss above its minimum")
-                row[1].set_xlabel("step $t$")
+        for panel, axes in zip(panels, grid[:, 0], strict=False):
+            _curves(axes, panel, colours, names or {})
+            axes.set_ylim(limits)
+            axes.set_title(panel.title)
+            axes.legend(loc="upper right", fontsize=9, ncols=2)
+        for panel in lossy:
+            grid[-1, 0].semilogy(np.asarray(panel.losses), label=panel.title)
+            grid[-1, 0].set_ylabel("loss $-$ minimum")
+            grid[-1, 0].set_xlabel("step $t$")
+            grid[-1, 0].legend(loc="upper right", fontsize=9)
+        last = max(max(panel.times) for panel in panels)
+        if last > LONG_RUN:
+            for axes in grid[:, 0]:
+                axes.set_xscale("symlog", linthresh=LINEAR_STEPS)
+                axes.set_xlim(-0.5, 1.2 * last)
+                axes.xaxis.set_major_formatter(ScalarFormatter())
     plt.close(figure)
     return figure
 
@@ -223,7 +229,7 @@ def snapshot(
     spectrum_now = panel.predicted[index]
     with house_style():
         figure, (left, right) = plt.subplots(
-            1, 2, sharey=True, figsize=(8.2, 3.8), width_ratios=[1.5, 1]
+            1, 2, sharey=True, figsize=(6.6, 3.8), width_ratios=[1.5, 1]
         )
         _curves(left, panel, colours, names or {})
         left.axvline(panel.times[index], color="black", linewidth=1.2)
@@ -286,7 +292,7 @@ def distribution(
             centres[seen], found[seen], "o", color="black", markersize=4, label="exact Hessian"
         )
         axes.set_yscale("log")
-        axes.set_ylim(bottom=0.6)
+        axes.set_ylim(0.6, 2 * max(found.max(), base.max()))
         axes.set_xlabel("eigenvalue of $H$")
         axes.set_ylabel("number of eigenvalues")
         axes.legend()
@@ -356,28 +362,7 @@ def ratio_histories(
         axes.set_xscale("log")
         axes.set_xlabel("step $t$")
         axes.set_ylabel("least dominant / largest bulk")
-        axes.legend(loc="upper left", fontsize=9)
+        axes.set_ylim(0.9, 1.4 * depth)
+        axes.legend(loc="upper left", fontsize=9, ncols=2)
     plt.close(figure)
-    return figure
-
-
-def film(
-    draw: Callable[..., Figure],
-    describe: Callable[..., str],
-    name: str,
-    positions: Sequence[object],
-    caption: str,
-) -> widgets.VBox:
-    """A `slider` with one axis and, beside it, a button that plays it; no kernel needed.
-
-    >>> dot = lambda n: spectrum([n], Spectrum.from_values([n], "n"), {"n": BLUE})
-    >>> moving = film(dot, lambda n: f"One eigenvalue at {n}", "n", [1, 2], "A dot moves.")
-    >>> [type(part).__name__ for part in moving.children[0].children]
-    ['Play', 'SelectionSlider']
-    """
-    figure = slider(draw, describe, {name: positions}, caption)
-    (control,) = figure.children[0].children
-    play = widgets.Play(max=len(positions) - 1, interval=350)
-    widgets.jslink((play, "value"), (control, "index"))
-    figure.children[0].children = (play, control)
     return figure

@@ -16,47 +16,12 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.linalg import eigh_tridiagonal
 from scipy.sparse.linalg import LinearOperator, aslinearoperator, eigsh
 
+from exacthessian.inputs import nonnegative_number, real_array, whole_number
+
 SYMMETRY_TOLERANCE = 1e-12
 CLUSTER_TOLERANCE = 1e-6
 ZERO_TOLERANCE = 1e-9
 KRYLOV_SIZE = 100
-
-
-def _float64(name: str, array: ArrayLike, ndim: int | None) -> NDArray[np.float64]:
-    """`array` as a read-only float64 copy with finite entries and `ndim` axes (None: any)."""
-    try:
-        given = np.asarray(array)
-    except ValueError as error:
-        raise ValueError(f"{name} must be an array of real numbers: {error}") from None
-    if given.dtype.kind not in "iuf" or not np.can_cast(given.dtype, np.float64):
-        raise TypeError(f"{name} must hold real numbers, got dtype {given.dtype}")
-    if ndim is not None and given.ndim != ndim:
-        raise ValueError(f"{name} must have {ndim} axes, got shape {given.shape}")
-    if given.dtype.kind in "iu" and np.any((given > 2**53) | (given < -(2**53))):
-        raise ValueError(f"{name} holds an integer beyond ±2**53, which float64 cannot represent")
-    converted = np.array(given, dtype=np.float64)
-    if not np.all(np.isfinite(converted)):
-        raise ValueError(f"{name} must be finite, got NaN or infinity")
-    converted.setflags(write=False)
-    return converted
-
-
-def _whole(name: str, number: object, least: int) -> int:
-    """`number` as an int that is at least `least`."""
-    if isinstance(number, bool) or not isinstance(number, int | np.integer):
-        raise TypeError(f"{name} must be an integer, got {number!r}")
-    if number < least:
-        raise ValueError(f"{name} must be at least {least}, got {number}")
-    return int(number)
-
-
-def _nonnegative(name: str, number: object) -> float:
-    """`number` as a finite float that is not negative."""
-    if isinstance(number, bool) or not isinstance(number, int | float | np.integer | np.floating):
-        raise TypeError(f"{name} must be a number, got {number!r}")
-    if not 0 <= number < np.inf:
-        raise ValueError(f"{name} must be finite and not negative, got {number}")
-    return float(number)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -76,7 +41,7 @@ class Spectrum:
     labels: tuple[str, ...]
 
     def __post_init__(self) -> None:
-        values = _float64("values", self.values, ndim=1)
+        values = real_array("values", self.values, ndim=1)
         counts = np.asarray(self.multiplicities)
         if counts.dtype.kind not in "iu" and counts.size:
             raise TypeError(f"multiplicities must be integers, got dtype {counts.dtype}")
@@ -105,7 +70,7 @@ class Spectrum:
         >>> Spectrum.from_values([1, 2, 2]).values
         array([2., 2., 1.])
         """
-        descending = np.sort(_float64("values", values, ndim=1))[::-1]
+        descending = np.sort(real_array("values", values, ndim=1))[::-1]
         ones = np.ones(len(descending), dtype=np.int64)
         return cls(descending, ones, (label,) * len(descending))
 
@@ -119,7 +84,7 @@ class Spectrum:
         >>> print(Spectrum.from_matrix([[2, 1], [1, 2]]))
         3 × 1, 1 × 1
         """
-        dense = _float64("matrix", matrix, ndim=2)
+        dense = real_array("matrix", matrix, ndim=2)
         if dense.shape[0] != dense.shape[1]:
             raise ValueError(f"matrix must be square, got {dense.shape[0]}×{dense.shape[1]}")
         asymmetry = np.abs(dense - dense.T).max(initial=0.0)
@@ -179,7 +144,7 @@ class Spectrum:
         >>> joined.multiplicities, joined.labels
         (array([2, 4]), ('c', 'a+b'))
         """
-        gap = _nonnegative("tol", tol) * self.norm
+        gap = nonnegative_number("tol", tol) * self.norm
         if not len(self):
             return self
         order = np.argsort(-self.values, kind="stable")
@@ -273,8 +238,8 @@ class TopEigenvalues:
     residuals: NDArray[np.float64]
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "values", _float64("values", self.values, ndim=1))
-        object.__setattr__(self, "residuals", _float64("residuals", self.residuals, ndim=1))
+        object.__setattr__(self, "values", real_array("values", self.values, ndim=1))
+        object.__setattr__(self, "residuals", real_array("residuals", self.residuals, ndim=1))
 
 
 @dataclass(frozen=True, eq=False)
@@ -285,8 +250,8 @@ class Density:
     weights: NDArray[np.float64]
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "nodes", _float64("nodes", self.nodes, ndim=1))
-        object.__setattr__(self, "weights", _float64("weights", self.weights, ndim=1))
+        object.__setattr__(self, "nodes", real_array("nodes", self.nodes, ndim=1))
+        object.__setattr__(self, "weights", real_array("weights", self.weights, ndim=1))
         if self.nodes.shape != self.weights.shape:
             raise ValueError(
                 f"weights must have shape {self.nodes.shape} to match nodes, "
@@ -304,8 +269,8 @@ class Density:
         >>> round(float(Density([0.0], [1.0]).smooth([0.0], width=2.0)[0] * np.sqrt(2 * np.pi)), 12)
         0.5
         """
-        points = _float64("grid", grid, ndim=1)
-        sigma = _nonnegative("width", width)
+        points = real_array("grid", grid, ndim=1)
+        sigma = nonnegative_number("width", width)
         if sigma == 0:
             raise ValueError("width must be positive, got 0")
         scaled = (points[:, None] - self.nodes) / sigma
@@ -352,7 +317,7 @@ def top_eigenvalues(operator: Any, k: int, rng: np.random.Generator) -> TopEigen
     """
     linear = _symmetric_operator(operator, rng)
     size = linear.shape[0]
-    k = _whole("k", k, least=1)
+    k = whole_number("k", k, least=1)
     if k > size:
         raise ValueError(f"k must be at most the operator's size {size}, got {k}")
     krylov = max(KRYLOV_SIZE, 4 * k)
@@ -418,8 +383,8 @@ def spectral_density(operator: Any, rng: np.random.Generator, steps: int, probes
     """
     linear = _symmetric_operator(operator, rng)
     size = linear.shape[0]
-    steps = min(_whole("steps", steps, least=1), size)
-    probes = _whole("probes", probes, least=1)
+    steps = min(whole_number("steps", steps, least=1), size)
+    probes = whole_number("probes", probes, least=1)
     basis = np.zeros((probes, steps, size))
     diagonal, coupling = np.zeros((probes, steps)), np.zeros((probes, steps))
     length, scale = np.full(probes, steps), np.zeros(probes)
