@@ -1,0 +1,1 @@
+"""The closed forms of each paper, under the paper's own numbering."""
