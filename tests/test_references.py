@@ -51,6 +51,12 @@ def test_the_reference_holds_text_only(page):
             assert set(output.get("data", {})) <= set(reference.KEPT)
 
 
+def test_a_stream_is_kept_whole_wherever_it_was_cut():
+    pieces = [nbformat.v4.new_output("stream", name="stdout", text=text) for text in ("a", "b\n")]
+    (whole,) = reference.compared(pieces)
+    assert whole["text"] == "ab\n"
+
+
 @pytest.fixture
 def validate(tmp_path):
     """A function that gives nbval a reference with one cell, and says whether it passes."""

@@ -52,7 +52,11 @@ def compared(outputs: list[NotebookNode]) -> list[NotebookNode]:
             output["metadata"] = {}
             if not output["data"]:
                 continue
-        kept.append(output)
+        stream = output.get("name")
+        if kept and stream is not None and kept[-1].get("name") == stream:
+            kept[-1]["text"] += output["text"]  # where a stream was cut depends on the moment
+        else:
+            kept.append(output)
     return kept
 
 
