@@ -252,7 +252,8 @@ class Referee:
         lines = [f"{self.subject.id}: {WORDS[self.verdict]}"]
         for form, check in (("printed", self._printed), ("corrected", self._corrected)):
             if check is not None and check.passes:
-                lines.append(f"  {form} form: error at most {check.tol:g}")
+                limit = f"error at most {check.tol:g}" if check.tol else "exact"
+                lines.append(f"  {form} form: {limit}")
             elif check is not None:
                 lines.append(f"  {form} form: error {check.error:.3g}, tolerance {check.tol:g}")
         if self._counterexample:
