@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 from scipy.linalg import block_diag, expm
 from scipy.optimize import linear_sum_assignment
 
-from exacthessian.aligned import AlignedChain, _leak, _refined, multipliers
+from exacthessian.aligned import AlignedChain, multipliers
+from exacthessian.alignment import _leak, _refined
 from exacthessian.chain import LinearChain
 from exacthessian.spectrum import Spectrum
 
