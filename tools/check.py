@@ -13,12 +13,13 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 ON_CI = os.environ.get("CI") == "true"
 PYTEST = [sys.executable, "-m", "pytest", "-q"]
-NOTEBOOKS = [*PYTEST, "--nbval", "book"]
+AT_ONCE = 2  # notebooks compared at the same time, one thread each
 EMULATOR = ["qemu-x86_64", "-cpu", "Nehalem"]
 OLDER_KERNELS = {
     "ATEN_CPU_CAPABILITY": "default",
@@ -78,19 +79,35 @@ def site_tests() -> bool:
     return run(*PYTEST, "tests/site")
 
 
+def compare(*options: str, at_once: int = AT_ONCE, **environment: str) -> bool:
+    """Run every reference notebook under nbval, the longest first, some at the same time."""
+
+    def one(path: Path) -> bool:
+        command = [*PYTEST, "--nbval", str(path), *options]
+        done = subprocess.run(
+            command, cwd=ROOT, env={**os.environ, **environment}, capture_output=True, text=True
+        )
+        print(f"{path.stem}: {done.stdout.strip()}", flush=True)
+        return done.returncode == 0
+
+    by_size = sorted((ROOT / "book").glob("*.ipynb"), key=lambda path: -path.stat().st_size)
+    with ThreadPoolExecutor(at_once) as pool:
+        return all(list(pool.map(one, by_size)))
+
+
 def notebooks() -> bool:
     """The reference notebooks on this machine, one thread."""
-    return run(*NOTEBOOKS, "--nbval-current-env")
+    return compare("--nbval-current-env")
 
 
 def two_threads() -> bool:
     """The reference notebooks with two threads."""
-    return run(*NOTEBOOKS, "--nbval-current-env", **dict.fromkeys(THREADS, "2"))
+    return compare("--nbval-current-env", at_once=1, **dict.fromkeys(THREADS, "2"))
 
 
 def older_kernels() -> bool:
     """The reference notebooks with older linear-algebra kernels and vector units."""
-    return not_here() or run(*NOTEBOOKS, "--nbval-current-env", **OLDER_KERNELS)
+    return not_here() or compare("--nbval-current-env", **OLDER_KERNELS)
 
 
 def another_cpu() -> bool:
@@ -121,7 +138,7 @@ def another_cpu() -> bool:
     if seen.stdout.strip() != "False":
         print(f"  the emulated processor is not the one asked for: {seen.stdout}{seen.stderr}")
         return False
-    return run(*NOTEBOOKS, "--nbval-kernel-name", "another-cpu", JUPYTER_PATH=str(kernels))
+    return compare("--nbval-kernel-name", "another-cpu", JUPYTER_PATH=str(kernels))
 
 
 def not_here() -> bool:
