@@ -193,3 +193,37 @@ def test_a_frame_is_small_and_as_wide_as_promised():
     image = Image.open(io.BytesIO(data))
     assert image.size == (726, 418)
     assert len(image.convert("RGB").getcolors(256)) <= 64
+
+
+def test_plots_draw_theory_as_lines_and_measurement_as_dots():
+    one = figures.Plot(
+        "title",
+        "x",
+        "y",
+        lines={"theory": ([0, 1], [1, 2])},
+        dots={"measured": ([0, 1], [1, 2])},
+        levels={"level": 1.5},
+        marks={"mark": 0.5},
+        log="y",
+    )
+    drawing = figures.plots([one, one, one], columns=2)
+    shown = [axes for axes in drawing.axes if axes.get_visible()]
+    assert len(shown) == 3
+    line, dots, level, mark = shown[0].get_lines()
+    assert (line.get_linestyle(), dots.get_linestyle(), dots.get_marker()) == ("-", "None", ".")
+    assert list(level.get_ydata()) == [1.5, 1.5]
+    assert list(mark.get_xdata()) == [0.5, 0.5]
+    assert shown[0].get_yscale() == "log"
+
+
+def test_a_cobweb_shows_where_the_map_ends():
+    drawing = figures.cobweb(lambda x: 1 - np.asarray(x), 0.2, settle=4, limits=(0, 1))
+    (orbit,) = drawing.axes[0].get_lines()
+    assert np.allclose(orbit.get_ydata()[:4], [0.2, 0.8, 0.2, 0.8])
+
+
+def test_phases_part_the_eigenvalues_at_the_threshold():
+    drawing = figures.phases([[1.0, 3.0], [2.5]], threshold=2.0, limits=(0, 4))
+    above = [segments for segments in drawing.axes[0].collections if len(segments.get_segments())]
+    heights = [segment[0][1] for part in above for segment in part.get_segments()]
+    assert heights == [3.0, 1.0, 2.5]

@@ -366,3 +366,120 @@ def ratio_histories(
         axes.legend(loc="upper left", fontsize=9, ncols=2)
     plt.close(figure)
     return figure
+
+
+@dataclass(frozen=True)
+class Plot:
+    """One pair of axes: `lines` maps a legend entry to theory (x, y), drawn as a line; `dots` maps
+    one to measurements (x, y), drawn as markers; `levels` maps one to the height of a dashed
+    horizontal line, `marks` one to the place of a dotted vertical line.
+    """
+
+    title: str
+    x: str
+    y: str
+    lines: Mapping[str, tuple[ArrayLike, ArrayLike]] = field(default_factory=dict)
+    dots: Mapping[str, tuple[ArrayLike, ArrayLike]] = field(default_factory=dict)
+    levels: Mapping[str, float] = field(default_factory=dict)
+    marks: Mapping[str, float] = field(default_factory=dict)
+    log: str = ""
+    limits: tuple[float, float] | None = None
+    size: float = 3.0
+
+
+def plots(panels: Sequence[Plot], columns: int = 1, height: float = 3.0) -> Figure:
+    """Panels side by side, `columns` in a row, each with its own axes and legend.
+
+    `log` names the logarithmic axes ("x", "y", "xy"), `limits` bounds the vertical one.
+    """
+    rows = -(-len(panels) // columns)
+    palette = [PURPLE, ORANGE, GREEN, BLUE, VERMILION, SKY, GREY]
+    with house_style():
+        figure, grid = plt.subplots(
+            rows, columns, squeeze=False, figsize=(6.6, 0.3 + height * rows)
+        )
+        for axes in grid.flat[len(panels) :]:
+            axes.set_visible(False)
+        for panel, axes in zip(panels, grid.flat, strict=False):
+            colours = iter(palette * 2)
+            for name, (x, y) in panel.lines.items():
+                axes.plot(np.asarray(x), np.asarray(y), color=next(colours), label=name)
+            colours = iter(palette * 2)
+            for name, (x, y) in panel.dots.items():
+                axes.plot(
+                    np.asarray(x),
+                    np.asarray(y),
+                    ".",
+                    color=next(colours),
+                    markersize=panel.size,
+                    label=name,
+                )
+            for (name, level), style in zip(panel.levels.items(), ("--", "-.", ":"), strict=False):
+                axes.axhline(level, color="black", linestyle=style, linewidth=1.1, label=name)
+            for (name, place), style in zip(panel.marks.items(), (":", "-.", "--"), strict=False):
+                axes.axvline(place, color=GREY, linestyle=style, linewidth=1.4, label=name)
+            if "x" in panel.log:
+                axes.set_xscale("log")
+            if "y" in panel.log:
+                axes.set_yscale("log")
+            if panel.limits is not None:
+                axes.set_ylim(panel.limits)
+            axes.set_xlabel(panel.x)
+            axes.set_ylabel(panel.y)
+            axes.set_title(panel.title, fontsize=11)
+            handles, names = axes.get_legend_handles_labels()
+            if any(names):
+                axes.legend(handles, names, fontsize=8, loc="best", markerscale=6 / panel.size)
+    plt.close(figure)
+    return figure
+
+
+def cobweb(
+    step: Callable[[ArrayLike], ArrayLike], start: float, settle: int, limits: tuple[float, float]
+) -> Figure:
+    """Where x ← step(x) ends: on the right the cobweb of the 60 values that follow `settle` steps
+    from `start`, between the graph of the step and the diagonal; on the left the same values over
+    time.
+    """
+    values = [start]
+    for _ in range(settle + 60):
+        values.append(float(np.asarray(step(values[-1]))))
+    orbit = np.array(values[settle:])
+    grid = np.linspace(*limits, 400)
+    with house_style():
+        figure, (left, right) = plt.subplots(1, 2, figsize=(6.6, 3.4))
+        left.plot(orbit, ".-", color=PURPLE, linewidth=0.6, markersize=5)
+        left.set_ylim(limits)
+        left.set_xlabel("steps after settling")
+        left.set_ylabel("singular value of a layer, $x$")
+        right.plot(grid, np.asarray(step(grid)), color=BLUE, label="$f(x)$")
+        right.plot(grid, grid, color=GREY, linewidth=1, label="$x$")
+        web = np.repeat(orbit, 2)
+        right.plot(web[:-1], web[1:], color=PURPLE, linewidth=0.9)
+        right.set_xlim(limits)
+        right.set_ylim(limits)
+        right.set_xlabel("$x$")
+        right.set_ylabel("next $x$")
+        right.legend(fontsize=9, loc="upper right")
+    plt.close(figure)
+    return figure
+
+
+def phases(spectra: Sequence[ArrayLike], threshold: float, limits: tuple[float, float]) -> Figure:
+    """All Hessian eigenvalues at each state of an orbit: one column of marks per state, purple
+    above the `threshold` 2/η and orange below it, and the threshold as a line.
+    """
+    with house_style():
+        figure, axes = plt.subplots(figsize=(6.6, 3.4))
+        for phase, values in enumerate(spectra, start=1):
+            heights = np.asarray(values, dtype=float)
+            for chosen, colour in ((heights > threshold, PURPLE), (heights <= threshold, ORANGE)):
+                axes.hlines(heights[chosen], phase - 0.35, phase + 0.35, colour, linewidth=2)
+        axes.axhline(threshold, color="black", linestyle="--", label="$2/\\eta$")
+        axes.set_xticks(range(1, len(spectra) + 1))
+        axes.set_ylim(limits)
+        axes.set_xlabel("successive states on the orbit")
+        axes.set_ylabel("eigenvalue of $H$")
+        axes.legend(loc="upper right")
+    plt.close(figure)
+    return figure
