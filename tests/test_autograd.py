@@ -19,7 +19,7 @@ from scipy.sparse.linalg import LinearOperator, eigsh
 from torch import Tensor, nn
 from torch.nn import functional
 
-from exacthessian.autograd import (
+from exacthessian.autograd.oracle import (
     CHUNK,
     dense_gauss_newton,
     dense_hessian,
