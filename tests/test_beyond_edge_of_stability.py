@@ -130,13 +130,20 @@ def test_cycle_of_the_chain(depth: int) -> None:
     assert np.sort(found.real) == pytest.approx(np.sort(expected), abs=1e-6)
 
 
+def test_null_modes_of_a_cycle_are_empty_unless_alpha_is_given() -> None:
+    for alpha, filled in ((None, 0.0), (0.3, 0.3)):
+        extra = {} if alpha is None else {"alpha": alpha}
+        low, _ = eos.cycle(3, [10.0], 0.032, width=2, **extra)
+        np.testing.assert_array_equal(np.array(low.singular_values)[:, 1], [filled, filled, 0.0])
+
+
 @pytest.mark.parametrize("share", [0.5, 0.8, 0.95])
 def test_transverse_onset(share: float) -> None:
     assert eos.transverse_onset(2, 1.0, share) == pytest.approx(2 / (1 + share), rel=1e-6)
     later = eos.transverse_onset(3, 10.0, 10 * share) * eos.curvature(3, 10.0, 10 * share) / 2
     assert 1.001 < later < 1.05
     onset = eos.transverse_onset(3, 10.0, 10 * share)
-    assert eos.transverse_radius(3, 10.0, 10 * share, 0.99 * onset) < 1
+    assert eos.transverse_radius(3, 10.0, 10 * share, 0.99 * onset) < 1 - 1e-6
     assert eos.transverse_radius(3, 10.0, 10 * share, 1.01 * onset) > 1
 
 
@@ -153,6 +160,9 @@ def test_diagonal_network() -> None:
         assert printed.size == depth * 4
         assert dense.distance(printed) > 1e-6
     assert eos.diagonal_spectrum(2, [1.0], 2, 0.5, as_printed=True).values.min() < 0
+    printed = eos.diagonal_spectrum(3, [1.0], 2, 0.5, as_printed=True).select("null").values
+    root = 3 * 0.5**8  # √(4L − 3) α^(2(L − 1)²)
+    np.testing.assert_allclose(np.sort(printed), [(0.5**4 - root) / 2, (0.5**4 + root) / 2])
 
 
 @settings(deadline=None, max_examples=30)
