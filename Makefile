@@ -12,7 +12,7 @@ VENV := .venv
 IN_VENV := $(VENV)/bin/python
 PINS := pyproject.toml constraints.txt tools/environment.py
 
-.PHONY: help book test test-machines serve lab accept bench pins clean
+.PHONY: help book test test-machines course serve lab accept bench pins clean
 .DEFAULT_GOAL := help
 
 help: ## print this list
@@ -27,6 +27,10 @@ test: $(VENV)/ready ## set up and run every check
 
 test-machines: $(VENV)/ready ## the notebooks again on simulated other machines
 	@$(IN_VENV) tools/check.py machines
+
+course: book ## the book, and where its slide decks and student notebooks are
+	@echo "Slide decks:       $(CURDIR)/_build/html/slides"
+	@echo "Student notebooks: $(CURDIR)/_build/html/students"
 
 serve: book ## build and serve the site on localhost
 	@echo "Serving on http://localhost:8000 (stop with Ctrl-C)"

@@ -131,6 +131,55 @@ def test_the_registry_is_sound(name):
         assert subject.statement.count("$") % 2 == 0, subject.id
 
 
+@pytest.mark.parametrize("name", claims.PAPERS)
+def test_the_errata_are_sentences_about_single_claims(name):
+    errata = {s.id: s for s in claims.paper(name).claims.values() if s.erratum}
+    assert errata
+    for subject in errata.values():
+        assert not subject.parts, f"{subject.id}: its parts have the errata"
+        for text in (
+            subject.erratum.printed,
+            subject.erratum.corrected,
+            subject.erratum.reason,
+        ):
+            assert len(text) > 10, subject.id
+            assert text.endswith("."), subject.id
+            assert text.count("$") % 2 == 0, subject.id
+
+
+def test_an_erratum_for_an_unknown_part_is_refused():
+    fields = {"printed": "1.", "corrected": "2.", "reason": "1 + 1."}
+    entry = {"id": "lemma-1", "place": "Lemma 1", "statement": "...", "parts": {"a": "..."}}
+    whole, part = claims._claims_of("paper", {**entry, "errata": {"a": fields}})
+    assert whole.erratum is None
+    assert part.erratum == claims.Erratum(**fields)
+    with pytest.raises(ValueError, match="must name parts of the claim, got b"):
+        claims._claims_of("paper", {**entry, "errata": {"b": fields}})
+
+
+@pytest.mark.parametrize(
+    ("id", "verdict", "problem"),
+    [
+        (LEMMA, "holds", None),
+        (LEMMA, "analogue", None),
+        (LEMMA, "not attempted", None),
+        (LEMMA, "fails", "the registry has no erratum"),
+        (LEMMA, "corrected", "the registry has no erratum"),
+        ("depth-not-data/lemma-a.7", "corrected", None),
+        ("depth-not-data/lemma-a.7", "fails", None),
+        ("depth-not-data/lemma-a.7", "holds", "the verdict is 'holds'"),
+        ("depth-not-data/lemma-a.7", "not attempted", "the verdict is 'not attempted'"),
+        ("depth-not-data/lemma-3.4.spare", "corrected", None),
+        ("depth-not-data/lemma-3.4.active", "corrected", "the registry has no erratum"),
+    ],
+)
+def test_errata_and_verdicts_must_agree(id, verdict, problem):
+    figures = [{"figure": {"id": "depth-not-data/figure-1"}}]
+    found = claims.errata_out_of_step([*figures, record(id, verdict)])
+    assert len(found) == (problem is not None)
+    assert all(id in sentence and problem in sentence for sentence in found)
+
+
 @pytest.mark.parametrize(
     ("name", "ids"),
     [

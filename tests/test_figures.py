@@ -227,3 +227,38 @@ def test_phases_part_the_eigenvalues_at_the_threshold():
     above = [segments for segments in drawing.axes[0].collections if len(segments.get_segments())]
     heights = [segment[0][1] for part in above for segment in part.get_segments()]
     assert heights == [3.0, 1.0, 2.5]
+
+
+def test_a_small_picture_keeps_every_colour_of_the_palette():
+    names = ("PURPLE", "ORANGE", "GREEN", "BLUE", "VERMILION", "SKY")
+    dots = {name: ([place], [0.0]) for place, name in enumerate(names)}
+    dots["GREEN"] = (np.linspace(0, 5, 400), np.linspace(0.1, 0.9, 400))
+    picture = figures.plots([figures.Plot("", "x", "y", dots=dots, size=5)])
+    pixels = np.asarray(Image.open(io.BytesIO(figures.png(picture))).convert("RGB"), dtype=int)
+    for name in names:
+        colour = getattr(figures, name)
+        wanted = np.array([int(colour[i : i + 2], 16) for i in (1, 3, 5)])
+        assert (np.abs(pixels - wanted).sum(axis=-1) < 30).sum() > 5, name
+
+
+def test_spikes_are_as_high_as_their_number_and_the_bulk_is_a_histogram():
+    values = [3.0, 3.001, 2.0, 0.5, 0.0, 0.0]
+    panels = [
+        figures.Spikes("all", values, outliers=3, theory=3.0),
+        figures.Spikes("none", values, outliers=0),
+        figures.Spikes("two", values[3:], outliers=1),
+    ]
+    drawn = figures.spikes(panels, columns=2, right=3.0)
+    left, right, below, unused = drawn.axes
+    places, heights = left.lines[0].get_data()
+    assert np.allclose(places, [2.0, 3.0005])
+    assert list(heights) == [1, 2]
+    assert left.lines[1].get_xdata()[0] == 3.0
+    assert sum(bar.get_height() for bar in left.patches) == 3
+    assert sum(bar.get_height() for bar in right.patches) == 6
+    assert len(right.lines) == 1
+    assert list(below.lines[0].get_xdata()) == [0.5]
+    assert not unused.get_visible()
+    assert left.get_xlim()[1] == right.get_xlim()[1]
+    own = figures.spikes(panels[::2], columns=1)
+    assert own.axes[0].get_xlim()[1] > own.axes[1].get_xlim()[1]

@@ -23,10 +23,12 @@ ROOMS = {
     "descent": {"inputs", "chain", "aligned"},
     "claims": set(),
     "figures": {"spectrum"},
+    "images": {"inputs"},
     "scalar": {"inputs", "spectrum"},
     "attention": {"inputs", "spectrum"},
     "ufm": {"inputs", "spectrum", "chain", "aligned"},
     "papers": {"inputs", "chain", "aligned", "spectrum", "scalar", "attention", "ufm"},
+    "exercises": {"inputs", "aligned", "papers"},
 }
 
 

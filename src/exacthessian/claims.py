@@ -35,6 +35,7 @@ PAPERS = (
     "deep-linear-ufm",
 )
 WORST_FIRST = ("fails", "corrected", "not attempted", "analogue", "holds")
+WRONG_AS_PRINTED = ("fails", "corrected")
 WORDS = {
     "holds": "holds",
     "corrected": "holds once corrected",
@@ -56,17 +57,33 @@ class ClaimError(Exception):
 
 
 @dataclass(frozen=True)
+class Erratum:
+    """What an author would change at one place, and why; `proof` is a label in the chapter.
+
+    `corrected` is what to print instead; where nothing like the printed sentence is true, it says
+    what is.
+    """
+
+    printed: str
+    corrected: str
+    reason: str
+    proof: str = ""
+
+
+@dataclass(frozen=True)
 class Claim:
     """One claim or figure of a paper, in our own words.
 
     `id` is `<paper>/<kind>-<number>`, with `.<part>` behind it for one part of a claim whose parts
-    may get different verdicts.
+    may get different verdicts. `full_size` says what a figure costs at the paper's own size.
     """
 
     id: str
     place: str
     statement: str
     parts: tuple[str, ...] = ()
+    erratum: Erratum | None = None
+    full_size: str = ""
 
     @property
     def paper(self) -> str:
@@ -144,13 +161,15 @@ def paper(name: str) -> Paper:
     data = tomllib.loads(text)
     claims: dict[str, Claim] = {}
     for entry in data["claim"]:
-        parts = entry.get("parts", {})
-        whole = Claim(f"{name}/{entry['id']}", entry["place"], entry["statement"])
-        claims[whole.id] = replace(whole, parts=tuple(f"{whole.id}.{part}" for part in parts))
-        for part, statement in parts.items():
-            claims[f"{whole.id}.{part}"] = Claim(f"{whole.id}.{part}", whole.place, statement)
+        for subject in _claims_of(name, entry):
+            claims[subject.id] = subject
     figures = [
-        Claim(f"{name}/{entry['id']}", entry["place"], entry["statement"])
+        Claim(
+            id=f"{name}/{entry['id']}",
+            place=entry["place"],
+            statement=entry["statement"],
+            full_size=entry.get("full_size", ""),
+        )
         for entry in data["figure"]
     ]
     return Paper(
@@ -162,6 +181,24 @@ def paper(name: str) -> Paper:
         claims=claims,
         figures={figure.id: figure for figure in figures},
     )
+
+
+def _claims_of(name: str, entry: Mapping[str, Any]) -> list[Claim]:
+    """A registry entry as claims: the whole first, then its parts."""
+    id, place, parts = f"{name}/{entry['id']}", entry["place"], entry.get("parts", {})
+    errata = {part: Erratum(**fields) for part, fields in entry.get("errata", {}).items()}
+    if not errata.keys() <= parts.keys():
+        unknown = ", ".join(errata.keys() - parts.keys())
+        raise ValueError(f"{id}: errata must name parts of the claim, got {unknown}")
+    own = Erratum(**entry["erratum"]) if "erratum" in entry else None
+    whole = Claim(id, place, entry["statement"], tuple(f"{id}.{part}" for part in parts), own)
+    return [
+        whole,
+        *(
+            Claim(f"{id}.{part}", place, statement, erratum=errata.get(part))
+            for part, statement in parts.items()
+        ),
+    ]
 
 
 class Referee:
@@ -422,10 +459,37 @@ def ledger(records: Iterable[Mapping[str, Any]], pages: Mapping[str, str]) -> di
                     "status": entry.get("status", "not attempted"),
                     "seconds": entry.get("seconds"),
                     "note": entry.get("note", ""),
+                    "full_size": subject.full_size,
                     "cell": _link(subject, pages),
                 }
             )
     return {"claims": claims, "figures": figures}
+
+
+def errata_out_of_step(records: Iterable[Mapping[str, Any]]) -> list[str]:
+    """Where the registry's errata and the verdicts of the cells disagree, one sentence each.
+
+    A claim that is wrong as printed needs an erratum, and an erratum needs such a claim. One whose
+    claim no cell has judged is not counted: its chapter may still be missing.
+
+    >>> errata_out_of_step([{"claim": {"id": "depth-not-data/lemma-a.5", "verdict": "fails"}}])
+    ["depth-not-data/lemma-a.5: the verdict is 'fails', but the registry has no erratum for it"]
+    >>> errata_out_of_step([{"claim": {"id": "depth-not-data/lemma-a.7", "verdict": "holds"}}])
+    ["depth-not-data/lemma-a.7: the registry has an erratum for it, but the verdict is 'holds'"]
+    """
+    problems = []
+    for entry in (record["claim"] for record in records if "claim" in record):
+        id, verdict = entry["id"], entry["verdict"]
+        erratum = _look_up(id, "claims").erratum
+        if verdict in WRONG_AS_PRINTED and erratum is None:
+            problems.append(
+                f"{id}: the verdict is {verdict!r}, but the registry has no erratum for it"
+            )
+        if verdict not in WRONG_AS_PRINTED and erratum is not None:
+            problems.append(
+                f"{id}: the registry has an erratum for it, but the verdict is {verdict!r}"
+            )
+    return problems
 
 
 def _link(subject: Claim, pages: Mapping[str, str]) -> str | None:

@@ -17,6 +17,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 from cycler import cycler
 from matplotlib.axes import Axes
+from matplotlib.colors import to_rgba
 from matplotlib.figure import Figure
 from matplotlib.ticker import ScalarFormatter
 from numpy.typing import ArrayLike
@@ -99,7 +100,9 @@ def png(figure: Figure) -> bytes:
     """
     full, small = io.BytesIO(), io.BytesIO()
     figure.savefig(full, format="png", dpi=110)
-    Image.open(full).convert("RGB").quantize(64).save(small, format="png", optimize=True)
+    # The octree keeps rare colours; median cut would merge a few vermilion dots into the orange.
+    few = Image.open(full).convert("RGB").quantize(64, method=Image.Quantize.FASTOCTREE)
+    few.save(small, format="png", optimize=True)
     return small.getvalue()
 
 
@@ -481,5 +484,106 @@ def phases(spectra: Sequence[ArrayLike], threshold: float, limits: tuple[float, 
         axes.set_xlabel("successive states on the orbit")
         axes.set_ylabel("eigenvalue of $H$")
         axes.legend(loc="upper right")
+    plt.close(figure)
+    return figure
+
+
+def phase_plane(
+    point: tuple[float, float],
+    grid: ArrayLike,
+    names: ArrayLike,
+    shades: Mapping[str, str],
+    predicted: Spectrum,
+    colours: Mapping[str, str],
+    limits: tuple[float, float],
+) -> Figure:
+    """A point in a plane of named regions, and the spectrum there: on the left the regions `names`
+    (n, n), names[i, j] at height grid[i] and place grid[j], shaded by `shades`, with the `point`;
+    on the right a bar for each eigenvalue of `predicted`, as long as its multiplicity and coloured
+    by its label.
+    """
+    places, regions = np.asarray(grid, dtype=float), np.asarray(names)
+    with house_style():
+        figure, (left, right) = plt.subplots(1, 2, figsize=(6.6, 3.4), width_ratios=[1.1, 1])
+        picture = np.ones((*regions.shape, 4))
+        for name, shade in shades.items():
+            picture[regions == name] = to_rgba(shade, alpha=0.35)
+            left.fill_between([], [], color=shade, alpha=0.35, label=name)
+        edges = (places[0], places[-1])
+        left.imshow(picture, origin="lower", extent=(*edges, *edges), aspect="auto")
+        left.grid(visible=False)
+        left.plot(*point, "o", color="black", markersize=7)
+        left.set_xlabel("$a$, first layer")
+        left.set_ylabel("$b$, second layer")
+        left.legend(loc="lower left", fontsize=8)
+        for label, colour in colours.items():
+            mine = np.array([own == label for own in predicted.labels])
+            right.barh(
+                predicted.values[mine],
+                predicted.multiplicities[mine],
+                height=(limits[1] - limits[0]) / 50,
+                color=colour,
+                label=label,
+            )
+        right.axvline(0, color="black", linewidth=0.8)
+        right.axhline(0, color="black", linewidth=0.8)
+        right.set_ylim(limits)
+        right.set_xlim(0, predicted.size / 2)
+        right.set_xlabel("number of eigenvalues")
+        right.set_ylabel("eigenvalue of $H$")
+        right.legend(loc="upper right", fontsize=8)
+    plt.close(figure)
+    return figure
+
+
+@dataclass(frozen=True)
+class Spikes:
+    """A spectrum as outliers and bulk: the `outliers` largest of all `values` are spikes, the rest
+    a histogram; `theory` is where the spikes should be, None for nowhere in particular.
+    """
+
+    title: str
+    values: ArrayLike
+    outliers: int
+    theory: float | None = None
+
+
+def spikes(
+    panels: Sequence[Spikes], columns: int = 2, right: float | None = None, height: float = 1.9
+) -> Figure:
+    """Histograms of spectra with their outliers as spikes, `columns` in a row, on the common range
+    from 0 to `right` (None: each panel its own). A spike is as high as the number of outliers in
+    its sixtieth of the range; counts are on a logarithmic scale.
+    """
+    rows = -(-len(panels) // columns)
+    with house_style():
+        figure, grid = plt.subplots(
+            rows, columns, squeeze=False, figsize=(6.6, 0.3 + height * rows)
+        )
+        for axes in grid.flat[len(panels) :]:
+            axes.set_visible(False)
+        for panel, axes in zip(panels, grid.flat, strict=False):
+            values = np.sort(np.asarray(panel.values, dtype=float))[::-1]
+            top, bulk = values[: panel.outliers], values[panel.outliers :]
+            end = 1.08 * (values[0] if right is None else right)
+            edges = np.linspace(0, end, 61)
+            axes.hist(np.clip(bulk, 0, end), bins=edges, color=ORANGE)
+            # Bins centred on the theory, so that no edge parts eigenvalues that meet there.
+            nearest = np.rint((top - (panel.theory or 0.0)) / edges[1])
+            places, counts = np.unique(nearest, return_counts=True)
+            centres = [top[nearest == place].mean() for place in places]
+            axes.vlines(centres, 0.5, counts, PURPLE, linewidth=1.6)
+            axes.plot(centres, counts, ".", color=PURPLE, markersize=5)
+            if panel.theory is not None:
+                axes.axvline(panel.theory, color="black", linestyle="--", linewidth=0.9)
+            axes.set_yscale("log")
+            axes.set_ylim(0.5, 3 * max(len(values), 2))
+            axes.set_xlim(-0.02 * end, end)
+            axes.set_title(panel.title, fontsize=10)
+            axes.tick_params(labelsize=9)
+        for axes in grid[-1]:
+            axes.set_xlabel("eigenvalue", fontsize=10)
+        for axes in grid[:, 0]:
+            axes.set_ylabel("count", fontsize=10)
     plt.close(figure)
     return figure

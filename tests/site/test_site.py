@@ -1,5 +1,6 @@
 """What a reader sees: the built site in Chromium, on localhost, with every other host blocked."""
 
+import json
 import os
 import shutil
 import threading
@@ -13,6 +14,7 @@ import pytest
 from playwright.sync_api import Page, sync_playwright
 
 from conftest import ROOT
+from exacthessian import claims
 
 SITE = ROOT / "_build" / "html"
 PAGES = [f"book/{page.stem}.html" for page in sorted((ROOT / "book").glob("*.md"))]
@@ -117,6 +119,11 @@ def test_a_page_is_whole(visit, path, look):
     overflow = "() => document.documentElement.scrollWidth - window.innerWidth"
     assert seen.page.evaluate(overflow) <= 0
 
+    seen.page.evaluate(
+        """() => Promise.all([...document.querySelectorAll('img[loading=lazy]')].map(i => {
+                 i.loading = 'eager';
+                 return i.decode(); }))"""
+    )
     pictures = seen.page.evaluate(
         """() => [...document.querySelectorAll('img')].map(i =>
                  ({source: i.src, alt: i.alt, loaded: i.complete && i.naturalWidth > 0}))"""
@@ -224,6 +231,60 @@ def test_the_ledger_filters_in_the_browser(visit):
     assert controls.locator("output").inner_text() == f"{rows.count()} rows"
     ids = rows.locator("code").all_inner_texts()
     assert all(id.startswith("depth-not-data/") for id in ids)
+
+
+def test_every_claim_and_figure_of_a_chapter_has_a_cell():
+    data = json.loads((SITE / "ledger.json").read_text(encoding="utf-8"))
+    papers = [claims.paper(name) for name in claims.PAPERS]
+    written = {p.id: p for p in papers if (ROOT / "book" / f"{p.chapter}.md").exists()}
+    left_out = [
+        row["id"]
+        for row in [*data["claims"], *data["figures"]]
+        if row["paper"] in written
+        and row["cell"] is None
+        and row["id"] not in [s.id for s in written[row["paper"]].claims.values() if s.parts]
+    ]
+    assert left_out == []
+
+
+def test_the_ledger_counts_and_corrects(visit):
+    seen = visit("book/ledger.html", "phone")
+    data = json.loads((SITE / "ledger.json").read_text(encoding="utf-8"))
+    total = seen.page.locator("table.eh-counts tr").last.locator("td").last
+    assert total.inner_text() == str(len(data["claims"]))
+    errata = seen.page.locator("ol.eh-errata > li")
+    cells = {row["id"] for row in data["claims"] if row["cell"]}
+    supported = [
+        subject.anchor.replace("claim-", "erratum-", 1)
+        for name in claims.PAPERS
+        for subject in claims.paper(name).claims.values()
+        if subject.erratum and subject.id in cells
+    ]
+    assert errata.evaluate_all("all => all.map(item => item.id)") == supported
+    for item in errata.all():
+        assert item.locator("a", has_text="proof").count() == 1
+        assert item.locator("a", has_text="cell").count() == 1
+
+
+def test_the_gallery_filters_in_the_browser(visit):
+    seen = visit("book/figures.html")
+    controls = seen.page.locator(".eh-filter")
+    rows = seen.page.locator("table.eh-ledger-figures tbody tr:visible")
+    assert rows.count() == 16 + 23 + 27 + 18
+    paper, status = (controls.locator(f"select[data-filter={n}]") for n in ("paper", "outcome"))
+    paper.focus()
+    seen.page.keyboard.press("ArrowDown")
+    assert paper.input_value() == "depth-not-data"
+    assert rows.count() == 16
+    status.select_option("analogue")
+    assert rows.count() == 14
+    assert controls.locator("output").inner_text() == "14 rows"
+    assert rows.first.locator("img.eh-thumb").count() == 1
+    paper.select_option("")
+    status.select_option("not possible here")
+    assert rows.count() > 0
+    assert rows.locator("img").count() == 0
+    assert rows.locator(".eh-no-thumb").count() == rows.count()
 
 
 class LinksAndAnchors(HTMLParser):

@@ -1,0 +1,264 @@
+"""The deep linear unconstrained feature model: its optima and spectra against autograd."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from exacthessian import autograd
+from exacthessian.autograd.ufm import ufm_loss
+from exacthessian.chain import LinearChain
+from exacthessian.spectrum import Spectrum
+from exacthessian.ufm import DeepLinearUFM, minimise, threshold
+
+Array = NDArray[np.float64]
+SIZES = {"classes": 2, "samples": 3, "depth": 3, "width": 4}
+
+
+@st.composite
+def models(draw: st.DrawFn) -> DeepLinearUFM:
+    """Any small model below the threshold; λ equal or not, d = K and n = 1 and L = 1 included."""
+    classes, samples = draw(st.integers(2, 3)), draw(st.integers(1, 3))
+    depth, width = draw(st.integers(1, 4)), classes + draw(st.integers(0, 2))
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    ridge = draw(st.floats(0.01, 0.99)) * threshold(classes, samples, depth)
+    if draw(st.booleans()):
+        logs = rng.uniform(-1, 1, depth + 1)
+        return DeepLinearUFM(classes, samples, depth, width, ridge * np.exp(logs - logs.mean()))
+    return DeepLinearUFM(classes, samples, depth, width, ridge)
+
+
+def oracle(ufm: DeepLinearUFM, chain: LinearChain, features: bool, ridge: bool) -> Array:
+    """The dense Hessian of the model's loss by torch."""
+    moved = chain.weights if features else chain.weights[1:]
+    strengths = np.asarray(ufm.ridge)[-len(moved) :] if ridge else 0.0
+    fixed = None if features else chain.weights[0]
+    loss = ufm_loss(ufm.classes, ufm.samples, strengths, fixed)
+    dense = autograd.dense_hessian(loss, autograd.tensors(moved))
+    return (dense + dense.T) / 2
+
+
+@settings(deadline=None, max_examples=40)
+@given(models(), st.integers(0, 99))
+def test_an_optimum_is_critical_and_has_the_stated_loss(ufm: DeepLinearUFM, seed: int) -> None:
+    chain = ufm.optimum(np.random.default_rng(seed)).to_chain()
+    weights = autograd.tensors(chain.weights)
+    for weight in weights:
+        weight.requires_grad_()
+    loss = ufm_loss(ufm.classes, ufm.samples, ufm.ridge)(weights)
+    loss.backward()
+    assert max(weight.grad.abs().max().item() for weight in weights) < 1e-14
+    assert loss.item() == pytest.approx(ufm.loss(), abs=1e-14)
+    assert chain.loss() == pytest.approx(ufm.loss(), abs=1e-14)
+    assert ufm.loss() < 0.5
+    assert np.abs(chain.product - ufm.fit * ufm.labels).max() < 1e-13
+    for weight, scale in zip(chain.weights, ufm.scales, strict=True):
+        values = np.linalg.svd(weight, compute_uv=False)
+        assert np.abs(values[: ufm.classes] - scale).max() < 1e-12
+        assert np.abs(values[ufm.classes :]).max(initial=0) < 1e-12
+
+
+@settings(deadline=None, max_examples=30)
+@given(models(), st.booleans(), st.booleans(), st.integers(0, 99))
+def test_joint_spectrum(ufm: DeepLinearUFM, features: bool, ridge: bool, seed: int) -> None:
+    chain = ufm.optimum(np.random.default_rng(seed)).to_chain()
+    measured = Spectrum.from_matrix(oracle(ufm, chain, features, ridge))
+    predicted = ufm.spectrum(features, ridge)
+    assert measured.distance(predicted) < 1e-12
+    assert predicted.size == (ufm.size if features else ufm.head(chain).size)
+    k = ufm.classes
+    assert predicted.select("symmetric").size == k * (k + 1) // 2
+    assert predicted.select("antisymmetric").size == k * (k - 1) // 2
+
+
+@settings(deadline=None, max_examples=20)
+@given(models(), st.integers(0, 99))
+def test_layer_spectra(ufm: DeepLinearUFM, seed: int) -> None:
+    chain = ufm.optimum(np.random.default_rng(seed)).to_chain()
+    dense, start = oracle(ufm, chain, features=True, ridge=True), 0
+    for layer, weight in enumerate(chain.weights):
+        block = dense[start : start + weight.size, start : start + weight.size]
+        assert Spectrum.from_matrix(block).distance(ufm.layer_spectrum(layer)) < 1e-12
+        bare = block - ufm.ridge[layer] * np.eye(weight.size)
+        assert Spectrum.from_matrix(bare).distance(ufm.layer_spectrum(layer, False)) < 1e-12
+        start += weight.size
+
+
+@settings(deadline=None, max_examples=30)
+@given(models())
+def test_the_aligned_chain_gives_the_same_spectrum(ufm: DeepLinearUFM) -> None:
+    assert ufm.optimum().spectrum().distance(ufm.spectrum()) < 1e-13
+
+
+@settings(deadline=None, max_examples=60)
+@given(models())
+def test_orbit_and_slowest(ufm: DeepLinearUFM) -> None:
+    spectrum = ufm.spectrum()
+    orbit = spectrum.select("orbit")
+    assert orbit.size == ufm.orbit_dimension
+    scale = 1e-13 * spectrum.norm
+    assert np.abs(orbit.values).max() < scale
+    others = spectrum.expand()[np.abs(spectrum.expand()) > scale]
+    assert len(others) == ufm.size - ufm.orbit_dimension
+    assert ufm.slowest == pytest.approx(others.min(), rel=1e-9)
+    if len(set(ufm.ridge)) == 1 and ufm.depth > 1:
+        expected = ufm.ridge[0] * (2 if ufm.width == ufm.classes else 1)
+        assert ufm.slowest == pytest.approx(expected, rel=1e-9)
+
+
+@settings(deadline=None, max_examples=60)
+@given(models())
+def test_the_constant(ufm: DeepLinearUFM) -> None:
+    c, depth = ufm.fit, ufm.depth
+    assert c == 1 - ufm.misfit
+    product = ufm.samples * np.prod(ufm.ridge)
+    right = ufm.classes * product ** (1 / (depth + 1))
+    assert ufm.strength == pytest.approx(right, rel=1e-13)
+    assert ufm.misfit * c ** ((depth - 1) / (depth + 1)) == pytest.approx(right, rel=1e-13)
+    assert c > (depth - 1) / depth
+    assert np.allclose(ufm.curvatures, np.asarray(ufm.ridge) * c / (1 - c), rtol=1e-12)
+
+
+def test_a_tiny_ridge_loses_no_digits() -> None:
+    ufm = DeepLinearUFM(4, 40, 4, 5, ridge=1e-12)
+    series = ufm.strength * (1 + (3 / 5) * ufm.strength)
+    assert ufm.misfit == pytest.approx(series, rel=1e-14)
+
+
+@pytest.mark.parametrize(("classes", "samples", "depth"), [(2, 1, 1), (3, 5, 2), (4, 40, 4)])
+def test_the_threshold_is_sharp(classes: int, samples: int, depth: int) -> None:
+    limit = threshold(classes, samples, depth)
+    DeepLinearUFM(classes, samples, depth, classes, ridge=limit * (1 - 1e-12))
+    at = DeepLinearUFM(classes, samples, depth, classes, limit * (1 - 1e-9), local=True)
+    assert at.fit == pytest.approx((depth - 1) / depth, abs=1e-6)
+    assert at.loss() == pytest.approx(0.5, abs=1e-6)
+    with pytest.raises(ValueError, match=r"condition \(17\), beyond which the zero solution"):
+        DeepLinearUFM(classes, samples, depth, classes, ridge=limit * (1 + 1e-12))
+
+
+@pytest.mark.parametrize("depth", [2, 3, 5])
+def test_beyond_the_threshold_the_point_is_local_up_to_the_fold(depth: int) -> None:
+    turn = (depth - 1) / (2 * depth)
+    largest = (1 - turn) * turn ** ((depth - 1) / (depth + 1)) / (2 * 3 ** (1 / (depth + 1)))
+    ufm = DeepLinearUFM(2, 3, depth, 3, ridge=largest * (1 - 1e-9), local=True)
+    assert ufm.fit == pytest.approx(turn, abs=1e-3)
+    assert ufm.loss() > 0.5
+    chain = ufm.optimum(np.random.default_rng(0)).to_chain()
+    measured = Spectrum.from_matrix(oracle(ufm, chain, features=True, ridge=True))
+    assert measured.distance(ufm.spectrum()) < 1e-12
+    assert ufm.spectrum().select("symmetric").values[0] == pytest.approx(0, abs=1e-3)
+    with pytest.raises(ValueError, match="the fold, beyond which no collapsed point exists"):
+        DeepLinearUFM(2, 3, depth, 3, ridge=largest * (1 + 1e-9), local=True)
+
+
+@pytest.mark.parametrize("target", [0.4, 0.49, 0.51, 0.9])
+def test_outliers_are_separate_above_one_half(target: float) -> None:
+    depth = 3
+    ridge = (1 - target) * target ** ((depth - 1) / (depth + 1)) / (2 * 3 ** (1 / (depth + 1)))
+    ufm = DeepLinearUFM(2, 3, depth, 4, ridge, local=True)
+    assert ufm.fit == pytest.approx(target, abs=1e-12)
+    for features in (True, False):
+        for with_ridge in (True, False):
+            spectrum = ufm.spectrum(features, with_ridge)
+            outliers = min(
+                spectrum.select(name).values.min() for name in ("symmetric", "antisymmetric")
+            )
+            others = [
+                value
+                for value, label in zip(spectrum.values, spectrum.labels, strict=True)
+                if label in ("balance", "orbit", "idle")
+            ]
+            assert (outliers > max(others)) == (target > 0.5)
+
+
+@settings(deadline=None, max_examples=60)
+@given(models(), st.booleans(), st.booleans())
+def test_above_one_half_all_outliers_are_separate(
+    ufm: DeepLinearUFM, features: bool, ridge: bool
+) -> None:
+    if ufm.fit <= 0.5 or ufm.depth + features < 2:
+        return
+    spectrum = ufm.spectrum(features, ridge)
+    outliers = {"symmetric", "antisymmetric"}
+    named = list(zip(spectrum.values, spectrum.labels, strict=True))
+    lowest = min(value for value, label in named if label in outliers)
+    assert lowest > max(value for value, label in named if label not in {*outliers, "within"})
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_training_reaches_an_optimum(seed: int) -> None:
+    ufm = DeepLinearUFM(3, 4, 3, 5, ridge=0.005)
+    start = ufm.random_point(np.random.default_rng(seed))
+    trained = minimise(start)
+    assert np.linalg.norm(trained.gradient()) < 1e-13
+    assert trained.loss() == pytest.approx(ufm.loss(), abs=1e-14)
+    assert trained.loss() < start.loss()
+    measured = Spectrum.from_matrix(oracle(ufm, trained, features=True, ridge=True))
+    assert measured.distance(ufm.spectrum()) < 1e-10
+    head = Spectrum.from_matrix(ufm.head(trained).hessian())
+    assert head.distance(ufm.spectrum(features=False, ridge=False)) < 1e-10
+
+
+def test_minimise_says_when_it_does_not_get_there() -> None:
+    ufm = DeepLinearUFM(2, 2, 2, 2, ridge=0.01)
+    with pytest.raises(RuntimeError, match=r"tol = 1e-30 was not reached: the gradient has norm"):
+        minimise(ufm.random_point(np.random.default_rng(0)), tol=1e-30)
+
+
+def test_a_random_start_has_entries_of_variance_one_over_the_width() -> None:
+    start = DeepLinearUFM(2, 200, 3, 50, ridge=1e-4).random_point(np.random.default_rng(0))
+    assert start.parameters().var() * 50 == pytest.approx(1, abs=0.05)
+
+
+def test_a_point_is_the_model() -> None:
+    ufm = DeepLinearUFM(**SIZES, ridge=[0.01, 0.02, 0.03, 0.01])
+    rng = np.random.default_rng(1)
+    features, *weights = (rng.standard_normal(w.shape) for w in ufm.optimum().to_chain().weights)
+    chain = ufm.point(features, weights)
+    loss = ufm_loss(2, 3, ufm.ridge)(autograd.tensors([features, *weights]))
+    assert chain.loss() == pytest.approx(loss.item(), rel=1e-13)
+    assert np.abs(chain.hessian() - oracle(ufm, chain, True, True)).max() < 1e-12
+    assert np.abs(ufm.head(chain).hessian() - oracle(ufm, chain, False, False)).max() < 1e-12
+    with pytest.raises(ValueError, match=r"must have the shapes \[\(4, 6\), .* got \[\(4, 5\)"):
+        ufm.point(features[:, :5], weights)
+
+
+@pytest.mark.parametrize(
+    ("changes", "error", "message"),
+    [
+        ({"classes": 1}, ValueError, "classes must be at least 2, got 1"),
+        ({"classes": 2.0}, TypeError, "classes must be an integer, got 2.0"),
+        ({"samples": 0}, ValueError, "samples must be at least 1, got 0"),
+        ({"depth": 0}, ValueError, "depth must be at least 1, got 0"),
+        ({"width": 1}, ValueError, r"width must be at least .* d ≥ K = 2, got d = 1"),
+        ({"width": 0}, ValueError, "width must be at least 1, got 0"),
+        ({"ridge": 0.0}, ValueError, "ridge must be positive, got 0"),
+        ({"ridge": -1.0}, ValueError, "ridge must not be negative, got -1.0"),
+        ({"ridge": [0.1, 0.1]}, ValueError, "ridge must be one number or 4, one for each layer"),
+        (
+            {"ridge": 1.0},
+            ValueError,
+            r"ridge must be below 0\.103401 to satisfy condition \(17\), .* got 1$",
+        ),
+        (
+            {"ridge": [0.1, 0.2, 0.1, 0.2]},
+            ValueError,
+            r"ridge must have a geometric mean below 0\.103401 .* got 0\.141421$",
+        ),
+    ],
+)
+def test_bad_models_are_refused(changes, error, message) -> None:
+    with pytest.raises(error, match=message):
+        DeepLinearUFM(**{**SIZES, "ridge": 0.01, **changes})
+
+
+def test_bad_arguments_are_refused() -> None:
+    ufm = DeepLinearUFM(**SIZES, ridge=0.01)
+    with pytest.raises(ValueError, match="layer must be at most the depth 3, got 4"):
+        ufm.layer_spectrum(4)
+    with pytest.raises(ValueError, match="layer must be at least 0"):
+        ufm.layer_spectrum(-1)
+    for sizes, message in [((1, 1, 1), "classes"), ((2, 0, 1), "samples"), ((2, 1, 0), "depth")]:
+        with pytest.raises(ValueError, match=message):
+            threshold(*sizes)
