@@ -28,7 +28,7 @@ ROOMS = {
     "attention": {"inputs", "spectrum"},
     "ufm": {"inputs", "spectrum", "chain", "aligned"},
     "papers": {"inputs", "chain", "aligned", "spectrum", "scalar", "attention", "ufm"},
-    "exercises": {"inputs", "aligned", "papers"},
+    "exercises": {"inputs", "aligned", "scalar", "ufm", "papers"},
 }
 
 
