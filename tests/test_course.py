@@ -22,7 +22,8 @@ PAGE = """<html><head><script>window.MathJax = {}</script>
 <script src="../_static/mathjax/tex.js"></script><script src="other.js"></script></head><body>
 <h1>A chapter<a class="headerlink" href="#a">#</a></h1>
 <figure id="fig-a"><img src="a.png" alt="a"><figcaption>Message.</figcaption></figure>
-<div class="proof theorem admonition" id="thm"><p>Statement.</p><section>Body</section></div>
+<div class="proof theorem admonition" id="thm"><p>Statement, as in
+<a href="#fig-a">Figure</a> and <a href="other.html#y">there</a>.</p><section>Body</section></div>
 <section id="live"><span id="sec-live"></span><h2>Live</h2>
 <script type="application/vnd.jupyter.widget-view+json">{}</script></section>
 <section><span id="sec-x-takeaway"></span><h2>What to take home</h2><ul><li>One.</li></ul></section>
@@ -42,8 +43,10 @@ def test_a_row_of_the_plan_shows_what_it_refers_to():
     assert [step.minutes for step in steps] == ["0-10", "10-20"]
     assert "a.png" in steps[0].shown[0]
     theorem, live = steps[1].shown
-    assert "Statement." in theorem
+    assert "Statement" in theorem
     assert 'data-src="../book/x.html#sec-live"' in live
+    assert 'href="../book/x.html#fig-a"' in theorem
+    assert 'href="../book/other.html#y"' in theorem
 
 
 def test_a_deck_has_a_title_every_step_and_the_take_away():

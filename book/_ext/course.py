@@ -10,6 +10,7 @@ import html
 import re
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import jupytext
 import nbformat
@@ -114,7 +115,7 @@ def storyboard(page: BeautifulSoup, address: str) -> list[Step]:
             if link["href"].startswith("#")
         ]
         shown = [picture for target in targets if (picture := _shown(page, target, address))]
-        steps.append(Step(minutes.get_text(" ", strip=True), _inner(what), tuple(shown)))
+        steps.append(Step(minutes.get_text(" ", strip=True), _inner(what, address), tuple(shown)))
     return steps
 
 
@@ -128,29 +129,46 @@ def _shown(page: BeautifulSoup, target: str, address: str) -> str:
     if place.name == "figure" or (
         place.name == "div" and {"math", "admonition"} & set(place["class"])
     ):
-        return _clean(place)
+        return _clean(place, address)
     section = place if place.name == "section" else place.find_parent("section")
     if section.find("script", type=WIDGET_VIEW):
         link = f"{html.escape(address)}#{html.escape(target)}"
         return f'<iframe data-src="{link}" title="live figure in the chapter"></iframe>'
     figure = section.find("figure")
-    return _clean(figure) if figure else ""
+    return _clean(figure, address) if figure else ""
 
 
-def _clean(element: Tag) -> str:
-    """The HTML of an element without its ids and link marks, which belong to the page."""
+def _clean(element: Tag, address: str) -> str:
+    """The HTML of an element without its ids and link marks, which belong to the page at `address`;
+    other links lead there.
+    """
     copy = BeautifulSoup(str(element), "html.parser")
     for mark in copy.find_all("a", class_="headerlink"):
         mark.decompose()
     for node in copy.find_all(id=True):
         del node["id"]
+    for link in copy.find_all("a", href=True):
+        link["href"] = _from_deck(link["href"], address)
     for node in copy.find_all("section"):
         node.name = "div"  # in a deck a section is a slide
     return str(copy)
 
 
-def _inner(element: Tag) -> str:
-    return BeautifulSoup(_clean(element), "html.parser").find(element.name).decode_contents()
+def _from_deck(link: str, address: str) -> str:
+    """A link of the page at `address`, as a deck beside the pages' folder must write it.
+
+    >>> _from_deck("#a", "../book/x.html"), _from_deck("y.html#b", "../book/x.html")
+    ('../book/x.html#a', '../book/y.html#b')
+    """
+    if link.startswith("#"):
+        return address + link
+    return link if urlsplit(link).scheme else f"{address.rpartition('/')[0]}/{link}"
+
+
+def _inner(element: Tag, address: str) -> str:
+    return (
+        BeautifulSoup(_clean(element, address), "html.parser").find(element.name).decode_contents()
+    )
 
 
 def deck(source: str, address: str) -> str | None:
@@ -160,18 +178,20 @@ def deck(source: str, address: str) -> str | None:
     if not steps:
         return None
     title = page.find("h1")
-    name = _inner(title)
+    name = _inner(title, address)
     link = f'<a href="{html.escape(address)}">the chapter</a>'
     slides = [f"<h1>{name}</h1><p>The Exact Hessian</p><p>{link}</p>"]
     opening = page.find("figure")
-    stacks = [[slides[0], *([_clean(opening)] if opening else [])]]
+    stacks = [[slides[0], *([_clean(opening, address)] if opening else [])]]
     for step in steps:
         cue = f'<p class="minutes">{step.minutes} min</p><div class="what">{step.what}</div>'
         stacks.append([cue, *step.shown])
     if take := page.find(id=TAKEAWAY):
         section = take.find_parent("section")
         points = section.find("ul")
-        stacks.append([f"<h2>{_inner(section.find(['h2', 'h3']))}</h2>{_clean(points)}"])
+        stacks.append(
+            [f"<h2>{_inner(section.find(['h2', 'h3']), address)}</h2>{_clean(points, address)}"]
+        )
     body = "\n".join(
         "<section>" + "".join(f"<section>{slide}</section>" for slide in stack) + "</section>"
         for stack in stacks
