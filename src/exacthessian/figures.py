@@ -390,19 +390,23 @@ class Plot:
     size: float = 3.0
 
 
+def _grid(count: int, columns: int, height: float) -> tuple[Figure, Any]:
+    """A figure with `count` axes, `columns` in a row; places left over stay empty."""
+    rows = -(-count // columns)
+    figure, grid = plt.subplots(rows, columns, squeeze=False, figsize=(6.6, 0.3 + height * rows))
+    for axes in grid.flat[count:]:
+        axes.set_visible(False)
+    return figure, grid
+
+
 def plots(panels: Sequence[Plot], columns: int = 1, height: float = 3.0) -> Figure:
     """Panels side by side, `columns` in a row, each with its own axes and legend.
 
     `log` names the logarithmic axes ("x", "y", "xy"), `limits` bounds the vertical one.
     """
-    rows = -(-len(panels) // columns)
     palette = [PURPLE, ORANGE, GREEN, BLUE, VERMILION, SKY, GREY]
     with house_style():
-        figure, grid = plt.subplots(
-            rows, columns, squeeze=False, figsize=(6.6, 0.3 + height * rows)
-        )
-        for axes in grid.flat[len(panels) :]:
-            axes.set_visible(False)
+        figure, grid = _grid(len(panels), columns, height)
         for panel, axes in zip(panels, grid.flat, strict=False):
             colours = iter(palette * 2)
             for name, (x, y) in panel.lines.items():
@@ -555,13 +559,8 @@ def spikes(
     from 0 to `right` (None: each panel its own). A spike is as high as the number of outliers in
     its sixtieth of the range; counts are on a logarithmic scale.
     """
-    rows = -(-len(panels) // columns)
     with house_style():
-        figure, grid = plt.subplots(
-            rows, columns, squeeze=False, figsize=(6.6, 0.3 + height * rows)
-        )
-        for axes in grid.flat[len(panels) :]:
-            axes.set_visible(False)
+        figure, grid = _grid(len(panels), columns, height)
         for panel, axes in zip(panels, grid.flat, strict=False):
             values = np.sort(np.asarray(panel.values, dtype=float))[::-1]
             top, bulk = values[: panel.outliers], values[panel.outliers :]
