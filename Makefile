@@ -12,7 +12,9 @@ VENV := .venv
 IN_VENV := $(VENV)/bin/python
 PINS := pyproject.toml constraints.txt tools/environment.py
 
-.PHONY: help book test test-machines course serve lab accept bench pins clean
+STAGES := lint types unit notebooks site live again
+
+.PHONY: help book test $(STAGES) mutate-claims budget new-paper test-machines course serve lab accept bench pins clean
 .DEFAULT_GOAL := help
 
 help: ## print this list
@@ -25,6 +27,36 @@ book: $(VENV)/ready ## set up, run every notebook, build the site, say where it 
 test: $(VENV)/ready ## set up and run every check
 	@$(IN_VENV) tools/check.py
 
+lint: $(VENV)/ready ## a stage of the test: style
+	@$(IN_VENV) tools/check.py lint
+
+types: $(VENV)/ready ## a stage of the test: types
+	@$(IN_VENV) tools/check.py types
+
+unit: $(VENV)/ready ## a stage of the test: the package, the tools, every docstring's example
+	@$(IN_VENV) tools/check.py unit
+
+notebooks: $(VENV)/ready ## a stage of the test: the outputs of every page, or of PAGE=depth_not_data/proofs
+	@$(IN_VENV) tools/check.py notebooks $(PAGE)
+
+site: $(VENV)/ready ## a stage of the test: the built site in a browser
+	@$(IN_VENV) tools/check.py site
+
+live: $(VENV)/ready-lab ## a stage of the test: pages in a real JupyterLab
+	@$(IN_VENV) tools/check.py live
+
+again: $(VENV)/ready ## run every cell once more after its page, or of PAGE=..., and compare
+	@$(IN_VENV) tools/check.py again $(PAGE)
+
+mutate-claims: $(VENV)/ready ## break each numbered function and see its verdict move (PAGE=... for one page)
+	@$(IN_VENV) tools/mutate_claims.py $(PAGE)
+
+budget: $(VENV)/ready ## how much every page asks of a reader
+	@$(IN_VENV) tools/page_budget.py
+
+new-paper: $(VENV)/ready ## start a paper from the template: NAME=short-name
+	@$(IN_VENV) tools/new_paper.py "$(NAME)"
+
 test-machines: $(VENV)/ready ## the notebooks again on simulated other machines
 	@$(IN_VENV) tools/check.py machines
 
@@ -36,11 +68,11 @@ serve: book ## build and serve the site on localhost
 	@echo "Serving on http://localhost:8000 (stop with Ctrl-C)"
 	@$(IN_VENV) -m http.server 8000 --bind 127.0.0.1 --directory _build/html
 
-lab: $(VENV)/ready-lab ## JupyterLab, chapters open as notebooks
-	@$(IN_VENV) tools/lab.py
+lab: $(VENV)/ready-lab ## JupyterLab, pages open as notebooks; its options in ARGS=...
+	@$(IN_VENV) tools/lab.py $(ARGS)
 
-accept: $(VENV)/ready ## execute the chapters and rewrite their reference notebooks
-	@$(IN_VENV) tools/accept.py
+accept: $(VENV)/ready ## execute every page, or PAGE=..., and rewrite the reference notebooks
+	@$(IN_VENV) tools/accept.py $(PAGE)
 
 pins: require-python ## resolve the dependencies anew into constraints.txt
 	@$(PYTHON) tools/environment.py --resolve

@@ -32,16 +32,66 @@ import csv
 import runpy
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
 from torch.nn.functional import mse_loss
 
 from exacthessian.autograd import module_function
-from exacthessian.autograd.training import adapt, descent, edge_ratio
+from exacthessian.studies.beyond_edge_of_stability import descent, edge_ratio
 
 EXAMPLES, BATCH, SCALE = 512, 64, 1e-3  # as in the paper's appendix B.6
+
+
+class Adapted(torch.nn.Module):
+    """A frozen linear layer plus a trainable product of low rank: x ↦ linear(x) + B A x, with A of
+    shape (rank, in) and B of shape (out, rank), both Gaussian times `scale` at the start.
+    """
+
+    def __init__(
+        self, linear: torch.nn.Linear, rank: int, scale: float, rng: np.random.Generator
+    ) -> None:
+        super().__init__()
+        self.linear = linear
+        kind = linear.weight.dtype
+        down = scale * rng.standard_normal((rank, linear.in_features))
+        up = scale * rng.standard_normal((linear.out_features, rank))
+        self.down = torch.nn.Parameter(torch.tensor(down, dtype=kind))
+        self.up = torch.nn.Parameter(torch.tensor(up, dtype=kind))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """The layer's output with its adapter, (…, in) → (…, out)."""
+        return cast(torch.Tensor, self.linear(x) + x @ self.down.mT @ self.up.mT)
+
+
+def adapt(
+    module: torch.nn.Module, rank: int, scale: float, rng: np.random.Generator
+) -> list[torch.Tensor]:
+    """Freeze `module`, give every linear layer in it an adapter in place, and return the adapters'
+    parameters: the only ones left to train.
+
+    >>> net = torch.nn.Sequential(torch.nn.Linear(5, 3), torch.nn.Tanh(), torch.nn.Linear(3, 2))
+    >>> [tuple(p.shape) for p in adapt(net, rank=1, scale=1e-3, rng=np.random.default_rng(0))]
+    [(1, 5), (3, 1), (1, 3), (2, 1)]
+    """
+    if rank < 1:
+        raise ValueError(f"rank must be at least 1, got {rank}")
+    module.requires_grad_(False)
+    places = [
+        (parent, name, child)
+        for parent in module.modules()
+        for name, child in parent.named_children()
+        if isinstance(child, torch.nn.Linear)
+    ]
+    if not places:
+        raise ValueError("module must contain a linear layer to adapt, got none")
+    adapters: list[torch.Tensor] = []
+    for parent, name, child in places:
+        adapted = Adapted(child, rank, scale, rng)
+        setattr(parent, name, adapted)
+        adapters += [adapted.down, adapted.up]
+    return adapters
 
 
 def made_by(place: str) -> Any:

@@ -15,9 +15,9 @@ import torch
 from torch.autograd.functional import hessian as functional_hessian
 
 from exacthessian import AlignedChain, LinearChain
-from exacthessian.autograd import dense_hessian, linear_chain_loss, tensors
+from exacthessian.autograd import dense_hessian, loss_of
 
-ROUNDS = 5
+ROUNDS = 9
 NETWORKS = [(10, 20, 16), (10, 20, 20, 16), (20,) * 4, (30,) * 4, (40,) * 4]
 AUTOGRAD_UP_TO = 2700
 
@@ -52,8 +52,7 @@ def assembly(rng: np.random.Generator) -> None:
             "closed form": lambda c=chain, b=buffer: c.hessian(out=b),
         }
         if chain.size <= AUTOGRAD_UP_TO:
-            loss = linear_chain_loss(chain.sigma_xx, chain.sigma_yx)
-            given = tensors(chain.weights)
+            loss, given = loss_of(chain)
             methods["vmap"] = lambda f=loss, w=given: dense_hessian(f, w)
             methods["functional"] = lambda f=loss, w=given: functional_hessian(
                 lambda *layers: f(list(layers)), tuple(w), vectorize=True

@@ -1,8 +1,12 @@
 """nbval runs the reference notebooks beside the chapters; here it learns to compare numbers."""
 
+import os
+
 from nbval import plugin
 
 import reference
+
+os.environ["EXACTHESSIAN_STRICT"] = "1"  # a claim that does not pass is an error
 
 
 def pytest_collection_modifyitems(items):

@@ -1,9 +1,16 @@
+import os
 import shutil
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 ROOT = Path(__file__).resolve().parent.parent
+
+# On CI the same examples every time; elsewhere new ones, which is how they find something.
+settings.register_profile("ci", derandomize=True)
+if os.environ.get("CI") == "true":
+    settings.load_profile("ci")
 
 
 @pytest.fixture
@@ -20,6 +27,7 @@ def scratch_book(tmp_path):
             (tmp_path / "src").mkdir()
         (tmp_path / "book" / "references.bib").write_text("")
         for name, text in pages.items():
+            (tmp_path / "book" / name).parent.mkdir(exist_ok=True)
             (tmp_path / "book" / f"{name}.md").write_text(text)
         first, *rest = pages
         chapters = "".join(f"\n  - file: book/{name}" for name in rest)

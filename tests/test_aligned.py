@@ -72,6 +72,17 @@ def index_pairs(chain: AlignedChain) -> list[tuple[int, int]]:
     return list(combinations_with_replacement(range(1, max(chain.widths) + 1), 2))
 
 
+def coordinates_of(chain: AlignedChain, i: int, j: int) -> list[tuple[int, int, int]]:
+    """The coordinates (l, row, column) of the block {i, j} that exist, counted from 1."""
+    upper = [(layer, i, j) for layer in range(1, chain.depth + 1)]
+    lower = [(layer, j, i) for layer in range(1, chain.depth + 1)]
+    return [
+        (layer, row, column)
+        for layer, row, column in (upper if i == j else upper + lower)
+        if row <= chain.widths[layer] and column <= chain.widths[layer - 1]
+    ]
+
+
 @given(aligned_chains())
 @settings(max_examples=300, deadline=None)
 def test_spectrum_is_that_of_the_dense_hessian(chain: AlignedChain) -> None:
@@ -90,7 +101,7 @@ def test_blocks_are_the_rotated_hessian_entry_by_entry(chain: AlignedChain) -> N
     offsets = np.cumsum([0, *(right * left for right, left in pairwise(chain.widths))])
     assembled, met = np.zeros_like(rotated), np.zeros(chain.size, dtype=int)
     for i, j in index_pairs(chain):
-        coordinates = chain.block_coordinates(i, j)
+        coordinates = coordinates_of(chain, i, j)
         block = chain.block(i, j)
         assert block.shape == (len(coordinates), len(coordinates))
         assert len(coordinates) <= (chain.depth if i == j else 2 * chain.depth)
@@ -113,16 +124,7 @@ def test_labels_name_the_block_of_each_eigenvalue(chain: AlignedChain) -> None:
     census = 0
     for i, j in index_pairs(chain):
         block = chain.block(i, j)
-        coordinates = chain.block_coordinates(i, j)
-        upper = [(layer, i, j) for layer in range(1, chain.depth + 1)]
-        lower = [(layer, j, i) for layer in range(1, chain.depth + 1)]
-        assert coordinates == [
-            (layer, row, column)
-            for layer, row, column in (upper if i == j else upper + lower)
-            if row <= chain.widths[layer] and column <= chain.widths[layer - 1]
-        ]
         np.testing.assert_array_equal(chain.block(j, i), block)
-        assert chain.block_coordinates(j, i) == coordinates
         if len(block):
             own = spectrum.select(f"{{{i}}}" if i == j else f"{{{i},{j}}}")
             expected = np.linalg.eigvalsh(block)[::-1]
@@ -182,7 +184,7 @@ def test_step_is_gradient_descent_on_the_matrices(widths: tuple[int, ...]) -> No
     )
     reduced, matrix = chain, chain.to_chain()
     for _ in range(1000):
-        reduced, matrix = reduced.step(0.05), matrix.gradient_step(0.05)
+        reduced, matrix = reduced.step(0.05), matrix.step(0.05)
     assert reduced.loss() < chain.loss()
     assert_same_chain(reduced.to_chain(), matrix, tol=1e-12)
 
@@ -239,14 +241,12 @@ def test_multipliers_refuse_what_is_no_orbit() -> None:
     chain = AlignedChain((1, 1, 1), ([1.0], [2.0]), [1.0], [2.0])
     with pytest.raises(ValueError, match="orbit must have at least one state"):
         multipliers([], 0.1)
-    with pytest.raises(ValueError, match=r"state 0 is 0\.\d+ away from the step of state 0"):
+    with pytest.raises(ValueError, match=r"the step of state 0 is 0\.\d+ away"):
         multipliers([replace(chain, target=[3.0])], 0.1)
-    with pytest.raises(ValueError, match=r"state 1 is .* away from the step of state 0"):
+    with pytest.raises(ValueError, match=r"the step of state 0 is .* away"):
         multipliers([chain, replace(chain, singular_values=([1.0], [2.1]))], 0.1)
-    with pytest.raises(ValueError, match="orbit must keep its target, but state 1"):
+    with pytest.raises(ValueError, match=r"the step of state 1 is .* away"):
         multipliers([chain, replace(chain, target=[3.0])], 0.1)
-    with pytest.raises(ValueError, match="orbit must keep its widths, but state 1"):
-        multipliers([chain, AlignedChain.balanced((1, 2, 1), [1.0], target=[1.0])], 0.1)
 
 
 @pytest.mark.parametrize("depth", [1, 2, 3, 4, 7])
@@ -281,7 +281,6 @@ def test_ridge_reaches_padding_coordinates() -> None:
 
 def test_pair_without_coordinates_has_an_empty_block() -> None:
     chain = AlignedChain.balanced((3, 1, 2), [1.0])
-    assert chain.block_coordinates(2, 3) == []
     assert chain.block(2, 3).shape == (0, 0)
     assert chain.spectrum().size == chain.size == 5
 
@@ -404,8 +403,8 @@ def test_chain_aligns_itself_after_gradient_descent() -> None:
     )
     matrix = chain.to_chain()
     for _ in range(200):
-        matrix = matrix.gradient_step(0.1)
-    aligned = matrix.align()
+        matrix = matrix.step(0.1)
+    aligned = AlignedChain.from_chain(matrix)
     assert isinstance(aligned, AlignedChain)
     assert aligned.spectrum().distance(Spectrum.from_matrix(matrix.hessian())) < 1e-12
 
@@ -464,8 +463,8 @@ def test_refinement_squares_the_error_of_the_bases() -> None:
         for basis in chain.bases:
             turn = error * rng.standard_normal(basis.shape)
             turned.append(basis @ expm(turn - turn.T))
-        assert _leak(matrix, turned, owners).size > error / 10
-        assert _leak(matrix, _refined(matrix, turned), owners).size < 100 * error**2
+        assert _leak(matrix, turned, owners)[0] > error / 10
+        assert _leak(matrix, _refined(matrix, turned), owners)[0] < 100 * error**2
 
 
 def test_tolerance_admits_what_it_says() -> None:
@@ -535,8 +534,8 @@ def test_ridge_is_one_number_per_layer() -> None:
         ({"target": [1.0, np.nan]}, "target must be finite"),
         ({"target": [1.0]}, "target must have 2 values"),
         ({"ridge": [1.0]}, r"ridge must be one number or 2, .*got"),
-        ({"bases": (np.eye(2),)}, r"bases must have 3 matrices to match widths \(2, 3, 2\), got 1"),
-        ({"bases": (np.eye(2), np.eye(2), np.eye(2))}, r"bases\[1\] must be 3×3, got 2×2"),
+        ({"bases": (np.eye(2),)}, r"square matrices of widths \(2, 3, 2\), got 2×2$"),
+        ({"bases": (np.eye(2),) * 3}, r"widths \(2, 3, 2\), got 2×2, 2×2, 2×2"),
         (
             {"bases": (np.eye(2), 2 * np.eye(3), np.eye(2))},
             r"bases\[1\] must be orthogonal, but max\|QᵀQ − I\| = 3",
@@ -557,10 +556,10 @@ def test_bad_arguments_are_named() -> None:
         AlignedChain.balanced((2, 3, 2), np.ones(3))
     with pytest.raises(ValueError, match="target must have at most 2 values to fit"):
         AlignedChain.balanced((2, 3, 2), [1.0], target=np.ones(3))
-    with pytest.raises(ValueError, match="j must be at most the largest width 3, got 4"):
+    with pytest.raises(ValueError, match="i and j must lie between 1 and 3, got 4"):
         chain.block(1, 4)
-    with pytest.raises(ValueError, match="i must be at least 1, got 0"):
-        chain.block_coordinates(0, 1)
+    with pytest.raises(ValueError, match="i and j must lie between 1 and 3, got 0"):
+        chain.block(0, 1)
     with pytest.raises(ValueError, match="k must be at most the number of parameters 12, got 13"):
         chain.eigenvectors(13)
     with pytest.raises(ValueError, match="k must be at least 1, got 0"):
@@ -569,7 +568,7 @@ def test_bad_arguments_are_named() -> None:
         chain.step(np.inf)
     with pytest.raises(ValueError, match="eta must be positive, got 0"):
         chain.step(0.0)
-    with pytest.raises(ValueError, match=r"eta = 0\.1 makes the singular values overflow"):
+    with pytest.raises(ValueError, match=r"eta = 0\.1 makes the parameters overflow"):
         AlignedChain.balanced((1, 1, 1), [1e150]).step(0.1)
 
 

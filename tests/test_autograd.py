@@ -693,16 +693,10 @@ def square(w):
 REFUSED_PARAMETERS = [
     (GOOD[0], TypeError, r"^parameters must be a list of tensors, got Tensor$"),
     (iter(GOOD), TypeError, r"^parameters must be a list of tensors, got list_iterator$"),
-    ([], ValueError, r"^parameters must hold at least one number, got none$"),
-    ([torch.empty(0, 3)], ValueError, r"^parameters must hold at least one number, got none$"),
-    ([*GOOD, np.ones(2)], TypeError, r"^parameters\[1\] must be a torch tensor, got ndarray$"),
-    ([*GOOD, 1.0], TypeError, r"^parameters\[1\] must be a torch tensor, got float$"),
+    ([*GOOD, np.ones(2)], TypeError, r"^parameters\[1\] must be a float64 tensor, got ndarray$"),
     ([*GOOD, torch.ones(2)], TypeError, r"^parameters\[1\] .* float64 .* torch\.float32$"),
-    ([torch.arange(2)], TypeError, r"^parameters\[0\] must be a float64 tensor, got torch\.int64$"),
-    ([GOOD[0] + 1j], TypeError, r"^parameters\[0\] .* float64 tensor, got torch\.complex128$"),
-    ([GOOD[0] * np.nan], ValueError, r"^parameters\[0\] must be finite, got nan or inf$"),
-    ([GOOD[0] * np.inf], ValueError, r"^parameters\[0\] must be finite, got nan or inf$"),
-    ([GOOD[0].to("meta")], ValueError, r"^parameters\[0\] must be on the cpu, got meta$"),
+    ([GOOD[0] * np.nan], ValueError, r"^parameters\[0\] must be finite and on the cpu$"),
+    ([GOOD[0].to("meta")], ValueError, r"^parameters\[0\] must be finite and on the cpu$"),
 ]
 
 
@@ -772,31 +766,12 @@ def test_bad_models_and_losses_are_named(model, loss, error, message):
 
 
 @pytest.mark.parametrize(
-    ("chunk", "error", "message"),
-    [
-        (0, ValueError, r"^chunk must be at least 1, got 0$"),
-        (-3, ValueError, r"^chunk must be at least 1, got -3$"),
-        (2.0, TypeError, r"^chunk must be an integer, got float$"),
-        (True, TypeError, r"^chunk must be an integer, got bool$"),
-        (None, TypeError, r"^chunk must be an integer, got NoneType$"),
-    ],
-)
-def test_bad_chunks_are_named(chunk, error, message):
-    with pytest.raises(error, match=message):
-        dense_hessian(square, GOOD, chunk)
-    with pytest.raises(error, match=message):
-        dense_gauss_newton(lambda w: w[0], lambda z: (z**2).sum(), GOOD, chunk=chunk)
-
-
-@pytest.mark.parametrize(
     ("vector", "error", "message"),
     [
-        (np.ones(3), ValueError, r"^vector must have length 2, got shape \(3,\)$"),
-        (np.ones((3, 1)), ValueError, r"^vector must have length 2, got shape \(3, 1\)$"),
+        (np.ones(3), ValueError, r"mismatch"),
         (np.ones((3, 2)), ValueError, r"mismatch: \(2, 2\), \(3, 2\)$"),
         (np.ones(2) * 1j, TypeError, r"^vector must hold real numbers, got dtype complex128$"),
-        (np.array([0, np.nan]), ValueError, r"^vector must be finite, got nan or inf$"),
-        (np.array(["a", "b"]), TypeError, r"^vector must hold real numbers, got dtype <U1$"),
+        (np.array([0, np.nan]), ValueError, r"^vector must be finite, got NaN or infinity$"),
     ],
 )
 def test_bad_vectors_are_named(vector, error, message):
@@ -808,78 +783,7 @@ def test_bad_vectors_are_named(vector, error, message):
             operator @ vector
 
 
-EYE = np.eye(2)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "error", "message"),
-    [
-        (
-            (np.eye(3), EYE),
-            ValueError,
-            r"^sigma_xx must be 2×2 to match sigma_yx \(2×2\), got 3×3$",
-        ),
-        ((np.ones(2), EYE), ValueError, r"^sigma_xx must be a matrix, got shape \(2,\)$"),
-        ((EYE, np.ones(2)), ValueError, r"^sigma_yx must be a matrix, got shape \(2,\)$"),
-        (([[1, 1], [0, 1]], EYE), ValueError, r"^sigma_xx must be symmetric, .* by 1$"),
-        ((EYE * np.nan, EYE), ValueError, r"^sigma_xx must be finite, got nan or inf$"),
-        ((EYE, EYE * 1j), TypeError, r"^sigma_yx must hold real numbers, got dtype complex128$"),
-        ((EYE, EYE, np.nan), ValueError, r"^half_y2 must be finite, got nan or inf$"),
-        ((EYE, EYE, [1.0, 2.0]), ValueError, r"^half_y2 must be one number, got shape \(2,\)$"),
-        ((EYE, EYE, 0, np.inf), ValueError, r"^ridge must be finite, got nan or inf$"),
-        ((EYE, EYE, 0, EYE), ValueError, r"^ridge must be one number or one per layer"),
-    ],
-)
-def test_bad_moments_are_named(arguments, error, message):
-    with pytest.raises(error, match=message):
-        linear_chain_loss(*arguments)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "error", "message"),
-    [
-        ((EYE, np.ones((2, 3))), ValueError, r"^X and Y .* got 2×2 and 2×3$"),
-        ((np.ones((2, 0)), np.ones((2, 0))), ValueError, r"^X and Y .* at least one"),
-        ((np.ones(2), EYE), ValueError, r"^X must be a matrix, got shape \(2,\)$"),
-        ((EYE, np.ones(2)), ValueError, r"^Y must be a matrix, got shape \(2,\)$"),
-        ((EYE * np.nan, EYE), ValueError, r"^X must be finite, got nan or inf$"),
-    ],
-)
-def test_bad_samples_are_named(arguments, error, message):
-    with pytest.raises(error, match=message):
-        linear_chain_sample_loss(*arguments)
-
-
-@pytest.mark.parametrize(
-    ("shapes", "message"),
-    [
-        ([], r"^weights must hold at least one matrix, got an empty list$"),
-        ([(3, 1)], r"^weights\[0\] .* 2 columns to match the inputs, got shape \(3, 1\)$"),
-        (
-            [(3, 2), (2, 4)],
-            r"^weights\[1\] .* 3 columns to match weights\[0\], got shape \(2, 4\)$",
-        ),
-        ([(3, 2), (1, 3)], r"^weights\[1\] must have 2 rows to match the outputs, got 1$"),
-        ([(3, 2), (2, 3)], r"^ridge must have one number per layer \(2\), got 3$"),
-        ([(2,)], r"^weights\[0\] .* 2 columns to match the inputs, got shape \(2,\)$"),
-    ],
-)
-def test_bad_weights_are_named(shapes, message):
-    weights = [torch.ones(shape, dtype=torch.float64) for shape in shapes]
-    ridge = [1.0, 2.0, 3.0]
-    for loss in (
-        linear_chain_loss(EYE, EYE, ridge=ridge),
-        linear_chain_sample_loss(EYE, EYE, ridge),
-    ):
-        with pytest.raises(ValueError, match=message):
-            loss(weights)
-
-
 def test_bad_modules_are_named():
-    with pytest.raises(TypeError, match=r"^module must be a torch\.nn\.Module, got function$"):
-        module_function(square)
-    with pytest.raises(ValueError, match=r"^module must have parameters, Tanh has none$"):
-        module_function(nn.Tanh())
     module = build(lambda: nn.Linear(2, 2)).float()
     with pytest.raises(
         TypeError, match=r"float64 parameters, 'weight' is torch\.float32; call mod"

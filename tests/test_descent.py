@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from exacthessian import live
 from exacthessian.aligned import AlignedChain
 from exacthessian.chain import LinearChain
 from exacthessian.descent import Descent, descend
@@ -25,7 +26,7 @@ def test_a_descent_is_step_after_step(start):
     for time, recorded in zip(path.times, path.states, strict=True):
         assert type(recorded) is type(start)
         assert path.losses[time] == recorded.loss() == state.loss()
-        state = state.step(0.05) if isinstance(state, AlignedChain) else state.gradient_step(0.05)
+        state = state.step(0.05)
     assert path.times == tuple(range(8))
     assert np.all(np.diff(path.losses) < 0)
 
@@ -55,12 +56,16 @@ def test_no_steps_keep_the_start():
     assert path.states == (start,)
 
 
-@pytest.mark.parametrize("progress", [False, True])
-def test_the_bar_is_on_standard_output_and_only_when_wanted(capsys, progress):
-    descend(aligned_chain(), 0.1, 30, progress=progress)
+@pytest.mark.parametrize("at_the_keyboard", [False, True])
+def test_a_long_descent_shows_a_bar_to_a_reader_and_to_nobody_else(
+    capsys, monkeypatch, at_the_keyboard
+):
+    monkeypatch.setattr(live, "PATIENCE", 0.0)
+    monkeypatch.setattr(live, "is_live", lambda: at_the_keyboard)
+    descend(aligned_chain(), 0.1, 30)
     written = capsys.readouterr()
     assert written.err == ""
-    assert ("30" in written.out) == progress
+    assert ("30" in written.out) == at_the_keyboard
 
 
 def test_the_record_cannot_be_changed():

@@ -15,6 +15,7 @@ import yaml
 from packaging.requirements import Requirement
 
 import environment
+import lab
 from conftest import ROOT
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
@@ -56,9 +57,24 @@ def test_the_conda_environment_agrees_with_the_pins():
     for name, version in versions.items():
         assert constraints()[CONDA_NAMES.get(name, name)] == version
     by_pip = next(line["pip"] for line in recipe["dependencies"] if isinstance(line, dict))
-    extras = re.fullmatch(r"-e \.\[(.+)\]", by_pip[1])
-    assert by_pip[0] == "-c constraints.txt"
-    assert set(extras[1].split(",")) <= set(PROJECT["optional-dependencies"])
+    assert by_pip == ["-c constraints.txt", "-e .[lab]"]
+
+
+def test_pip_is_asked_for_no_torch_where_conda_brings_it():
+    """Nothing that environment.yml gives to pip names torch, so pip can't fetch a CUDA build."""
+    by_pip = [*PROJECT["dependencies"], *PROJECT["optional-dependencies"]["lab"]]
+    assert "torch" not in {Requirement(line).name for line in by_pip}
+    assert "torch.version.cuda is None" in (ROOT / "postBuild").read_text()
+
+
+def test_the_live_pages_use_the_same_versions_as_the_book():
+    live, book = (
+        {Requirement(line).name: line for line in PROJECT["optional-dependencies"][extra]}
+        for extra in ("lab", "book")
+    )
+    shared = live.keys() & book.keys()
+    assert shared == {"jupytext", "ipykernel", "scikit-learn"}
+    assert {name: live[name] for name in shared} == {name: book[name] for name in shared}
 
 
 def test_what_is_installed_is_what_is_pinned():
@@ -72,15 +88,52 @@ def test_what_is_installed_is_what_is_pinned():
             assert package["version"].split("+")[0] == pinned[name], name
 
 
-def test_binder_opens_markdown_as_notebooks_and_pins_threads(tmp_path):
+def test_the_settings_of_jupyterlab_are_added_to_what_is_there(tmp_path):
+    settings = tmp_path / "share" / "jupyter" / "lab" / "settings" / "overrides.json"
+    settings.parent.mkdir(parents=True)
+    settings.write_text('{"another:plugin": {}}')
+    lab.write_settings(tmp_path)
+    known = json.loads(settings.read_text())
+    assert known == {"another:plugin": {}} | lab.SETTINGS
+
+
+@pytest.mark.parametrize(
+    ("user", "arguments", "started"),
+    [
+        (0, [], None),
+        (0, ["--allow-root"], ["--allow-root"]),
+        (1000, ["--port=9"], ["--port=9"]),
+    ],
+)
+def test_jupyterlab_gets_the_arguments_and_root_is_told_what_to_do(
+    monkeypatch, user, arguments, started
+):
+    became = []
+    monkeypatch.setattr(os, "geteuid", lambda: user)
+    monkeypatch.setattr(os, "execv", lambda program, command: became.append(command))
+    monkeypatch.setattr(lab, "write_settings", lambda prefix: None)
+    if started is None:
+        with pytest.raises(SystemExit, match="make lab ARGS=--allow-root"):
+            lab.main(arguments)
+        assert became == []
+    else:
+        lab.main(arguments)
+        assert became[0][1:] == ["-m", "jupyterlab", str(ROOT / "book"), *started]
+
+
+def test_make_lab_passes_its_arguments_on():
+    done = subprocess.run(
+        ["make", "--dry-run", "lab", "ARGS=--allow-root --port=9"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+    )
+    assert "tools/lab.py --allow-root --port=9\n" in done.stdout
+
+
+def test_binder_runs_with_one_thread():
     for name in ("postBuild", "start"):
         assert (ROOT / name).stat().st_mode & stat.S_IXUSR
-    import lab
-
-    lab.open_markdown_as_notebooks(tmp_path)
-    settings = tmp_path / "share" / "jupyter" / "lab" / "settings" / "overrides.json"
-    viewers = json.loads(settings.read_text())["@jupyterlab/docmanager-extension:plugin"]
-    assert viewers["defaultViewers"]["markdown"] == "Jupytext Notebook"
     shown = subprocess.run(
         [ROOT / "start", "sh", "-c", "echo $OMP_NUM_THREADS"], capture_output=True, text=True
     )

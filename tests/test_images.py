@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from sklearn.datasets import load_digits
 
-from exacthessian.images import CIFAR_FILES, MNIST_FILES, balanced, load_images
+from exacthessian.studies.images import CIFAR_FILES, MNIST_FILES, balanced, load_images
 
 RNG = np.random.default_rng(0)
 

@@ -56,7 +56,10 @@ def test_a_public_repository_gives_buttons_that_open_the_notebook(scratch_book):
 
 
 def test_no_public_repository_gives_no_button_but_the_download(scratch_book):
-    html = build_page(scratch_book({"sound": PAGE}), "/srv/git/name.git")
+    root = scratch_book({"sound": PAGE + "\nThe mean is $\\E x$.\n"})
+    html = build_page(root, "/srv/git/name.git")
     for host in ("mybinder.org", "colab.research", "github.com", "gitlab.com"):
         assert f"https://{host}" not in html
     assert "_sources/book/sound.ipynb" in html
+    downloaded = (root / "_build" / "html" / "_sources" / "book" / "sound.ipynb").read_text()
+    assert r"The mean is $\\mathbb{E} x$." in downloaded

@@ -1,4 +1,4 @@
-"""The ledger page is made from the outputs of executed cells."""
+"""The ledger is made from the outputs of executed cells, and from nothing that imitates them."""
 
 import csv
 import json
@@ -11,85 +11,39 @@ from conftest import ROOT
 from exacthessian import claims
 
 HEAD = (ROOT / "tests" / "broken_book" / "sound.md").read_text().split("\n# ")[0]
-LEDGER = """# Ledger
+LEAVES = [s for name in claims.PAPERS for s in claims.paper(name).leaves if not s.form]
+RIGHT, OTHER, *_ = (s for s in LEAVES if not s.erratum)
+WRONG, UNPROVED, *_ = (s for s in LEAVES if s.erratum and s.erratum.proof)
+LEDGER = "# Ledger\n\n```{ledger-counts}\n```\n\n```{errata}\n```\n\n```{ledger}\n```\n"
+PAGE = """
+# A page
 
-```{ledger-counts}
+```{{verdicts}} {paper}
 ```
 
-```{errata} depth-not-data
-```
-
-```{ledger}
-```
-"""
-PAGE = f"""{HEAD}
-# A chapter
-
-```{{verdicts}} depth-not-data
-```
-
-(dnd-rates)=
-## Where the proof of Lemma A.7 stands
+({label})=
+## Where the proof stands
 
 ```{{code-cell}} ipython3
 from exacthessian.claims import claim, figure
 
-with claim("depth-not-data/CLAIM") as c:
-    c.printed(error=ERROR, tol=1e-10)
+with claim("{id}") as c:
+    c.printed(error={error}, tol=1e-10, unit="of the whole")
     c.counterexample("none needed when it holds")
-with figure("depth-not-data/figure-1", status="as stated"):
+with figure("{paper}/figure-{figure}", status="as stated"):
     pass
 ```
 """
-HOLDS = PAGE.replace("CLAIM", "lemma-a.5").replace("ERROR", "1e-15")
-FAILS = PAGE.replace("CLAIM", "lemma-a.7").replace("ERROR", "0.5")
+
+
+def page(subject, error, label="here", figure=1):
+    text = PAGE.format(id=subject.id, paper=subject.paper, error=error, label=label, figure=figure)
+    return HEAD + text
 
 
 def built(root):
     clean, log = build.build(root)
     return clean, log, root / "_build" / "html"
-
-
-@pytest.mark.parametrize(
-    ("page", "name", "verdict", "error"),
-    [(HOLDS, "lemma-a.5", "holds", 1e-15), (FAILS, "lemma-a.7", "fails", 0.5)],
-)
-def test_the_ledger_shows_what_the_cells_computed(scratch_book, page, name, verdict, error):
-    clean, log, site = built(scratch_book({"chapter": page, "ledger": LEDGER}))
-    assert clean, log
-
-    data = json.loads((site / "ledger.json").read_text())
-    row = next(row for row in data["claims"] if row["id"] == f"depth-not-data/{name}")
-    assert row["verdict"] == verdict
-    assert row["printed_error"] == error
-    assert len(data["figures"]) == 16 + 23 + 27 + 18
-    made = next(row for row in data["figures"] if row["id"] == "depth-not-data/figure-1")
-    assert made["status"] == "as stated"
-    assert made["seconds"] >= 0
-
-    anchor = f"depth-not-data-{name.replace('.', '-')}"
-    chapter = (site / "book" / "chapter.html").read_text()
-    assert f'id="claim-{anchor}"' in chapter
-    assert f"eh-{verdict}" in chapter.split("eh-summary")[1]
-    ledger = (site / "book" / "ledger.html").read_text()
-    assert f'href="../book/chapter.html#claim-{anchor}"' in ledger
-    assert len(re.findall(r"data-outcome=", ledger)) == len(data["claims"])
-    assert counts_in(ledger)["Depth, Not Data"][claims.WORDS[verdict]] == 1
-    assert counts_in(ledger)["All four"]["all"] == len(data["claims"])
-
-    errata = re.findall(r'<li id="erratum-([^"]*)"', ledger)
-    assert errata == ([anchor] if verdict == "fails" else [])
-    assert ("needs a correction" in ledger) == (verdict == "holds")
-    assert ('href="../book/chapter.html#dnd-rates">proof</a>' in ledger) == (verdict == "fails")
-    for file, kind in (("ledger.csv", "claims"), ("figures.csv", "figures")):
-        rows = list(csv.DictReader((site / file).read_text().splitlines()))
-        assert [row["id"] for row in rows] == [row["id"] for row in data[kind]]
-        assert list(rows[0]) == list(data[kind][0])
-
-    clean, log, _ = built(site.parent.parent)
-    assert clean, log
-    assert "Using cached notebook" in log
-    assert json.loads((site / "ledger.json").read_text()) == data
 
 
 def counts_in(page):
@@ -101,32 +55,165 @@ def counts_in(page):
     }
 
 
-def test_faults_of_the_ledger_stop_the_build(scratch_book):
+def test_the_ledger_shows_what_the_cells_computed(scratch_book):
+    """One claim that holds, on a page in a folder, and one that fails, with its proof."""
     pages = {
-        "again": HOLDS.replace("dnd-rates", "elsewhere").replace("figure-1", "figure-2"),
-        "chapter": HOLDS,
+        "chapter": page(WRONG, 0.5, WRONG.erratum.proof),
+        "chapter/inner": page(RIGHT, 1e-15, figure=2),
         "ledger": LEDGER,
     }
-    clean, log, _ = built(scratch_book(pages))
+    root = scratch_book(pages)
+    clean, log, site = built(root)
+    assert clean, log
+    data = json.loads((site / "ledger.json").read_text())
+    rows = {row["id"]: row for row in data["claims"]}
+    assert (rows[RIGHT.id]["verdict"], rows[WRONG.id]["verdict"]) == ("holds", "fails")
+    assert rows[RIGHT.id]["printed"]["error"] == 1e-15
+    assert rows[RIGHT.id]["versions"]["numpy"]
+    assert rows[RIGHT.id]["cell"] == f"book/chapter/inner.html#{RIGHT.anchor}"
+    assert len(data["figures"]) == sum(len(claims.paper(n).figures) for n in claims.PAPERS)
+    made = next(row for row in data["figures"] if row["id"] == f"{RIGHT.paper}/figure-2")
+    assert made["status"] == "as stated"
+
+    chapter = (site / "book" / "chapter.html").read_text()
+    ledger = (site / "book" / "ledger.html").read_text()
+    erratum = WRONG.anchor.replace("claim-", "erratum-", 1)
+    assert f'id="{WRONG.anchor}"' in chapter
+    assert f'href="../book/ledger.html#{erratum}">erratum</a>' in chapter
+    assert f'href="../book/chapter.html#{WRONG.erratum.proof}">proof</a>' in chapter
+    assert "eh-fails" in chapter.split("eh-summary")[1]
+    assert "data-record" not in chapter
+    inner = (site / "book" / "chapter" / "inner.html").read_text()
+    row = RIGHT.anchor.replace("claim-", "row-", 1)
+    assert f'href="../../book/ledger.html#{row}">ledger</a>' in inner
+    assert f'id="{row}"' in ledger
+    assert f'href="../book/chapter/inner.html#{RIGHT.anchor}"' in ledger
+    leaves = sum(len(claims.paper(name).leaves) for name in claims.PAPERS)
+    assert counts_in(ledger)["All papers"] == {
+        "holds": 1,
+        "fails": 1,
+        "not attempted": leaves - 2,
+        "all": leaves,
+    }
+    assert re.findall(r'<li id="(erratum-[^"]*)"', ledger) == [erratum]
+    for file, kind in (("ledger.csv", "claims"), ("figures.csv", "figures")):
+        table = list(csv.DictReader((site / file).read_text().splitlines()))
+        assert [row["id"] for row in table] == [row["id"] for row in data[kind]]
+
+    # An old address of the chapter knows where its anchors have moved.
+    moved = json.loads(re.search(r"const moved = (\{.*\});", chapter)[1])
+    assert moved[RIGHT.anchor] == "chapter/inner.html"
+    assert moved["here"] == "chapter/inner.html"
+    assert "const moved" not in inner
+
+    # A change of prose reads that page only, and leaves the same verdicts.
+    source = root / "book" / "chapter.md"
+    source.write_text(source.read_text().replace("# A page", "# A renamed page"))
+    clean, log, _ = built(root)
+    assert clean, log
+    assert "Executed notebook" not in log
+    assert json.loads((site / "ledger.json").read_text()) == data
+    assert "A renamed page" in (site / "book" / "chapter.html").read_text()
+
+
+SEALED = "claims.seal('{}')"
+FORGERIES = {
+    "imitated_box": (
+        "from IPython.display import HTML\n"
+        f"""HTML('<div class="{"eh"}-verdict">holds</div>')""",
+        "looks like a verdict",
+    ),
+    "imitated_record": (
+        "from IPython.display import HTML\n"
+        """HTML('<div data-record="{&quot;claim&quot;: {}}" data-seal="0">holds</div>')""",
+        "a record that no claim of the package has made",
+    ),
+    "hand_made_dictionary": (
+        "import json\nfrom html import escape\nfrom IPython.display import display\n"
+        f'data = escape(json.dumps({{"claim": {{"id": "{RIGHT.id}", "verdict": "holds"}}}}))\n'
+        "display({'text/html': f'<i data-' f'record=\"{data}\">x</i>'}, raw=True)",
+        "a record that no claim of the package has made",
+    ),
+    "patched_verdict": (
+        "from exacthessian import claims\n"
+        "claims.decide = lambda record: 'holds'\n"
+        f'with claims.claim("{OTHER.id}") as c:\n'
+        "    c.printed(error=0.9, tol=1e-10)\n"
+        "    c.counterexample('x')",
+        "its record says 'holds', but its numbers say 'fails'",
+    ),
+    "own_seal": (
+        "from exacthessian import claims\nmark = claims.seal('{}')\nprint('sealed')",
+        "which only the package's claims may",
+    ),
+    "composed_id": (
+        "from exacthessian.claims import claim\n"
+        f"with claim({RIGHT.paper!r} + {RIGHT.id.removeprefix(RIGHT.paper)!r}) as c:\n"
+        "    c.printed(error=0.0, tol=1e-10)",
+        f"must write the id '{RIGHT.id}' literally",
+    ),
+}
+
+
+def test_forgeries_stop_the_build_and_are_named(scratch_book):
+    cell = "\n# A page\n\n```{{code-cell}} ipython3\n{}\n```\n"
+    pages = {name: HEAD + cell.format(code) for name, (code, _) in FORGERIES.items()}
+    pages["imitated_in_prose"] = '# A page\n\n<div class="eh-verdict">holds</div>\n'
+    clean, log, _ = built(scratch_book({**pages, "ledger": LEDGER}))
     assert not clean
-    assert "depth-not-data/lemma-a.5: two cells give a verdict" in log
+    problems = [line for line in log.splitlines() if "WARNING" in line]
+    for name, (_, problem) in FORGERIES.items():
+        where = name if "its record says" not in problem else OTHER.id
+        assert any(where in line and problem in line for line in problems), (name, problems)
+    prose = [line for line in problems if "imitated_in_prose" in line]
+    assert any("looks like a verdict" in line for line in prose), problems
 
 
-def test_errata_out_of_step_stop_the_build(scratch_book):
-    unsupported = FAILS.replace("0.5", "0.0").replace("figure-1", "figure-2")
-    unproved = FAILS.replace("lemma-a.7", "lemma-a.8").replace("figure-1", "figure-3")
+def test_what_is_out_of_step_stops_the_build(scratch_book):
     pages = {
-        "missing": HOLDS.replace("1e-15", "0.5"),
-        "unsupported": unsupported.replace("dnd-rates", "one"),
-        "unproved": unproved.replace("dnd-rates", "two"),
+        "chapter": page(RIGHT, 0.0),
+        "again": page(RIGHT, 0.0, "two", 2),
+        "missing": page(OTHER, 0.5, "three", 3),
+        "unsupported": page(WRONG, 0.0, "four", 4),
+        "unproved": page(UNPROVED, 0.5, "five", 5),
         "ledger": LEDGER,
     }
-    pages["missing"] = pages["missing"].replace("dnd-rates", "three")
-    clean, log, _ = built(scratch_book(pages))
+    clean, log, _ = built(scratch_book({k: v for k, v in pages.items() if k != "again"}))
     assert not clean
     for sentence in (
-        "depth-not-data/lemma-a.5: the verdict is 'fails', but the registry has no erratum",
-        "depth-not-data/lemma-a.7: the registry has an erratum for it, but the verdict is 'holds'",
-        "depth-not-data/lemma-a.8: no page has the label 'dnd-rates'",
+        f"{OTHER.id}: the verdict is 'fails', but the registry has no erratum",
+        f"{WRONG.id}: the registry has an erratum for it, but the verdict is 'holds'",
+        f"{UNPROVED.id}: no page has the label '{UNPROVED.erratum.proof}'",
     ):
         assert sentence in log
+    clean, log, _ = built(scratch_book(pages))
+    assert not clean
+    assert f"{RIGHT.id}: two cells give a verdict" in log
+
+
+def test_a_closed_form_is_printed_from_the_package(scratch_book):
+    pages = {
+        "sound": "# Sound\n\n```{closed-form} chain.LinearChain.loss\n```\n",
+        "package": "# Reference\n\n```{package}\n```\n",
+    }
+    clean, log, site = built(scratch_book(pages))
+    assert clean, log
+    html = (site / "book" / "sound.html").read_text()
+    assert 'href="package.html#exacthessian.chain.LinearChain.loss"' in html
+    shown = re.sub(r"<[^>]*>", "", html.split("eh-formula")[1].split("eh-where")[0])
+    assert "def loss(self)" in shown
+    assert "&gt;&gt;&gt;" not in shown
+
+
+@pytest.mark.parametrize("path", ["chain.LinearChain.nothing", "nothing.at_all", "claims._refuse"])
+def test_a_wrong_closed_form_is_named(path):
+    import closed_form
+
+    with pytest.raises(ValueError, match=re.escape(path)):
+        closed_form.formula(path)
+
+
+def test_a_wrong_closed_form_stops_the_build(scratch_book):
+    clean, log, _ = built(scratch_book({"page": "# Page\n\n```{closed-form} chain.nothing\n```\n"}))
+    assert not clean
+    assert re.search(r"page\.md:3: ERROR: .*the package has no function 'chain\.nothing'", log)

@@ -12,16 +12,16 @@ import pytest
 import reference
 from conftest import ROOT
 
-CHAPTERS = reference.chapters()
+PAGES = reference.notebooks()
 
 
-def test_every_chapter_has_a_reference_and_every_reference_a_chapter():
-    assert CHAPTERS
-    references = {path.stem for path in (ROOT / "book").glob("*.ipynb")}
-    assert references == {page.stem for page in CHAPTERS}
+def test_every_page_has_a_reference_and_every_reference_a_page():
+    assert PAGES
+    references = {path.with_suffix(".md") for path in (ROOT / "book").rglob("*.ipynb")}
+    assert references == set(PAGES)
 
 
-@pytest.mark.parametrize("page", CHAPTERS, ids=lambda page: page.stem)
+@pytest.mark.parametrize("page", PAGES, ids=reference.name_of)
 def test_the_pair_is_in_step(page):
     source = reference.source_notebook(page)
     generated = nbformat.read(page.with_suffix(".ipynb"), as_version=4)
@@ -32,7 +32,7 @@ def test_the_pair_is_in_step(page):
     assert content(generated) == content(source), f"run `make accept`: {page.name} has changed"
 
 
-@pytest.mark.parametrize("page", CHAPTERS, ids=lambda page: page.stem)
+@pytest.mark.parametrize("page", PAGES, ids=reference.name_of)
 def test_every_code_cell_of_the_reference_was_executed(page):
     notebook = nbformat.read(page.with_suffix(".ipynb"), as_version=4)
     code = [cell for cell in notebook.cells if cell.cell_type == "code"]
@@ -40,7 +40,7 @@ def test_every_code_cell_of_the_reference_was_executed(page):
     assert [cell.execution_count for cell in code] == list(range(1, len(code) + 1))
 
 
-@pytest.mark.parametrize("page", CHAPTERS, ids=lambda page: page.stem)
+@pytest.mark.parametrize("page", PAGES, ids=reference.name_of)
 def test_the_reference_holds_text_only(page):
     notebook = nbformat.read(page.with_suffix(".ipynb"), as_version=4)
     assert set(notebook.metadata) == {"kernelspec"}

@@ -75,11 +75,11 @@ def test_the_cache_notices_an_edit_in_the_package(scratch_book):
     assert build.build(root)[0]
     assert "forty-one" in shown.read_text()
     _, log = build.build(root)
-    assert "Using cached notebook" in log
+    assert "Executed notebook" not in log
 
     module.write_text("VALUE = 'forty-two'\n")
     _, log = build.build(root)
-    assert "Using cached notebook" not in log
+    assert "Executed notebook" in log
     assert "forty-two" in shown.read_text()
 
 

@@ -9,7 +9,7 @@ import torch
 
 from conftest import ROOT
 from exacthessian.autograd import dense_hessian
-from exacthessian.autograd.training import adapt, descent, edge_ratio
+from exacthessian.studies.beyond_edge_of_stability import descent, edge_ratio
 
 SCRIPT = ROOT / "benchmarks" / "edge_of_stability.py"
 
@@ -65,30 +65,6 @@ def test_the_edge_ratio_is_half_eta_times_the_top_eigenvalue():
     weights = [torch.tensor(rng.standard_normal(shape)) for shape in ((3, 4), (3,))]
     top = np.linalg.eigvalsh(dense_hessian(loss, weights))[-1]
     assert edge_ratio(loss, weights, eta=0.3) == pytest.approx(0.3 * top / 2, rel=1e-2)
-
-
-def test_adapters_add_a_product_of_low_rank_and_freeze_the_rest():
-    torch.manual_seed(0)
-    network = torch.nn.Sequential(torch.nn.Linear(4, 3), torch.nn.ReLU(), torch.nn.Linear(3, 2))
-    before = [p.clone() for p in network.parameters()]
-    first = network[0]
-    down, up, *_ = adapters = adapt(network, rank=2, scale=0.5, rng=np.random.default_rng(1))
-    assert len(adapters) == 4
-    assert [p.requires_grad for p in network.parameters()].count(True) == 4
-    x = torch.randn(6, 4)
-    expected = x @ (first.weight + up @ down).T + first.bias
-    torch.testing.assert_close(network[0](x), expected)
-    assert all(not p.requires_grad for p in first.parameters())
-    torch.testing.assert_close(first.weight, before[0])
-    assert 0.2 < down.std() < 0.9
-
-
-def test_adapters_need_a_rank_and_a_linear_layer():
-    rng = np.random.default_rng(0)
-    with pytest.raises(ValueError, match="rank must be at least 1, got 0"):
-        adapt(torch.nn.Linear(2, 2), 0, 1.0, rng)
-    with pytest.raises(ValueError, match="module must contain a linear layer to adapt, got none"):
-        adapt(torch.nn.Sequential(torch.nn.ReLU()), 1, 1.0, rng)
 
 
 def run(*arguments):

@@ -7,10 +7,9 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from exacthessian import autograd
-from exacthessian.autograd.ufm import ufm_loss
 from exacthessian.chain import LinearChain
 from exacthessian.spectrum import Spectrum
-from exacthessian.ufm import DeepLinearUFM, minimise, threshold
+from exacthessian.ufm import DeepLinearUFM, Layer, ReluUFM, minimise, threshold
 
 Array = NDArray[np.float64]
 SIZES = {"classes": 2, "samples": 3, "depth": 3, "width": 4}
@@ -31,25 +30,28 @@ def models(draw: st.DrawFn) -> DeepLinearUFM:
 
 def oracle(ufm: DeepLinearUFM, chain: LinearChain, features: bool, ridge: bool) -> Array:
     """The dense Hessian of the model's loss by torch."""
-    moved = chain.weights if features else chain.weights[1:]
-    strengths = np.asarray(ufm.ridge)[-len(moved) :] if ridge else 0.0
-    fixed = None if features else chain.weights[0]
-    loss = ufm_loss(ufm.classes, ufm.samples, strengths, fixed)
-    dense = autograd.dense_hessian(loss, autograd.tensors(moved))
-    return (dense + dense.T) / 2
+    dense = autograd.hessian(chain)
+    if not ridge:
+        dense -= np.diag(np.repeat(ufm.ridge, [weight.size for weight in chain.weights]))
+    first = 0 if features else chain.weights[0].size
+    return dense[first:, first:]
+
+
+def by_hand(ufm: DeepLinearUFM, chain: LinearChain) -> float:
+    """The loss of the model as the paper writes it."""
+    features, *weights = chain.weights
+    for weight in weights:
+        features = weight @ features
+    fit = np.sum((features - ufm.labels) ** 2) / (2 * ufm.classes * ufm.samples)
+    return fit + np.dot(ufm.ridge, [np.sum(weight**2) for weight in chain.weights]) / 2
 
 
 @settings(deadline=None, max_examples=40)
 @given(models(), st.integers(0, 99))
 def test_an_optimum_is_critical_and_has_the_stated_loss(ufm: DeepLinearUFM, seed: int) -> None:
     chain = ufm.optimum(np.random.default_rng(seed)).to_chain()
-    weights = autograd.tensors(chain.weights)
-    for weight in weights:
-        weight.requires_grad_()
-    loss = ufm_loss(ufm.classes, ufm.samples, ufm.ridge)(weights)
-    loss.backward()
-    assert max(weight.grad.abs().max().item() for weight in weights) < 1e-14
-    assert loss.item() == pytest.approx(ufm.loss(), abs=1e-14)
+    assert np.abs(chain.gradient()).max() < 1e-14
+    assert by_hand(ufm, chain) == pytest.approx(ufm.loss(), abs=1e-14)
     assert chain.loss() == pytest.approx(ufm.loss(), abs=1e-14)
     assert ufm.loss() < 0.5
     assert np.abs(chain.product - ufm.fit * ufm.labels).max() < 1e-13
@@ -216,8 +218,7 @@ def test_a_point_is_the_model() -> None:
     rng = np.random.default_rng(1)
     features, *weights = (rng.standard_normal(w.shape) for w in ufm.optimum().to_chain().weights)
     chain = ufm.point(features, weights)
-    loss = ufm_loss(2, 3, ufm.ridge)(autograd.tensors([features, *weights]))
-    assert chain.loss() == pytest.approx(loss.item(), rel=1e-13)
+    assert chain.loss() == pytest.approx(by_hand(ufm, chain), rel=1e-13)
     assert np.abs(chain.hessian() - oracle(ufm, chain, True, True)).max() < 1e-12
     assert np.abs(ufm.head(chain).hessian() - oracle(ufm, chain, False, False)).max() < 1e-12
     with pytest.raises(ValueError, match=r"must have the shapes \[\(4, 6\), .* got \[\(4, 5\)"):
@@ -262,3 +263,52 @@ def test_bad_arguments_are_refused() -> None:
     for sizes, message in [((1, 1, 1), "classes"), ((2, 0, 1), "samples"), ((2, 1, 0), "depth")]:
         with pytest.raises(ValueError, match=message):
             threshold(*sizes)
+
+
+@pytest.mark.parametrize("sizes", [(2, 1, 2, 2), (3, 2, 2, 4), (4, 2, 3, 4), (3, 1, 4, 5)])
+def test_points_of_lower_rank_are_local_minima(sizes: tuple[int, int, int, int]) -> None:
+    ufm = DeepLinearUFM(*sizes, ridge=0.5 * threshold(*sizes[:3]))
+    for rank in range(ufm.classes + 1):
+        chain = ufm.optimum(np.random.default_rng(rank), rank).to_chain()
+        assert np.abs(chain.gradient()).max() < 1e-14
+        spectrum = ufm.spectrum_at_rank(rank)
+        assert autograd.spectrum(chain).distance(spectrum) < 1e-12
+        assert spectrum.values.min() == 0 or rank == 0
+    assert ufm.spectrum_at_rank(ufm.classes).distance(ufm.spectrum()) < 1e-13
+
+
+def test_a_bent_second_layer_costs_nothing() -> None:
+    ufm = DeepLinearUFM(classes=3, samples=2, depth=3, width=5, ridge=1e-3)
+    point = ufm.nonnegative_optimum(np.random.default_rng(0))
+    bent = point.bent(np.eye(3) - 0.4 * (1 - np.eye(3)))
+    assert bent.loss() == pytest.approx(point.loss(), abs=1e-14)
+    assert np.allclose(np.maximum(bent.features(2), 0), point.features(2))
+    assert bent.features(2).min() < -0.1
+
+
+def test_the_parts_of_a_layer_add_up_in_any_coordinates() -> None:
+    ufm = DeepLinearUFM(classes=3, samples=4, depth=3, width=5, ridge=1e-3)
+    for layer in ufm.layers(ufm.random_point(np.random.default_rng(0))):
+        full = np.linalg.eigvalsh(layer.hessian())[::-1]
+        short = layer.eigenvalues()
+        assert np.abs(full[: len(short)] - short[: len(full)]).max() < 1e-12
+        rows = layer.split().cross
+        left = np.linalg.eigvalsh(layer.hessian() - rows.T @ rows)[::-1]
+        assert np.abs(left[:9] - layer.eigenvalues("cross")[:9]).max() < 1e-12
+
+
+@pytest.mark.parametrize(
+    ("weights", "message"),
+    [
+        ([np.eye(2)], "at least one weight"),
+        ([np.eye(2), np.eye(3)], "must fit together"),
+        ([np.ones((2, 3)), np.eye(2)], "as many columns for each class"),
+    ],
+)
+def test_points_that_are_none_are_refused(weights: list[Array], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        ReluUFM(weights)
+
+
+def test_a_layer_says_which_it_is() -> None:
+    assert repr(Layer("K = 2", ReluUFM([np.eye(2)] * 3), 2)) == "layer 2 of K = 2"

@@ -1,10 +1,11 @@
 """Build the site strictly: every notebook runs, and any warning or error output is a failure.
 
-`--all` reads every page again, because Sphinx repeats a warning only for pages that it reads.
-Executed cells still come from the cache when neither they nor the package changed
-(see `book/_ext/execution.py`).
+Sphinx repeats a warning only for pages that it reads. So everything is read again unless the last
+build was clean and nothing but pages has changed since; then only those are. Executed cells come
+from the cache when neither they nor the package changed (see `book/_ext/execution.py`).
 """
 
+import hashlib
 import os
 import re
 import shutil
@@ -19,14 +20,33 @@ PROBLEM = re.compile(r"WARNING: |ERROR: |CRITICAL: |Error|error:")
 PROGRESS = re.compile(r"(\S+\.md): (Executed notebook in [\d.]+ seconds|Using cached notebook)")
 
 
+def fingerprint(root: Path) -> str:
+    """A digest of all that a page may depend on besides itself."""
+    digest = hashlib.sha256(sys.version.encode())
+    names = ("_config.yml", "_toc.yml", "constraints.txt", "book/references.bib")
+    folders = ("src", "book/_ext", "book/web", "tools")
+    files = [root / name for name in names]
+    files += sorted(file for folder in folders for file in (root / folder).rglob("*"))
+    for file in files:
+        made = any(part == "__pycache__" or part.endswith(".egg-info") for part in file.parts)
+        if file.is_file() and not made:
+            digest.update(f"{file.relative_to(root)}\0".encode() + file.read_bytes())
+    return digest.hexdigest()
+
+
 def build(root: Path) -> tuple[bool, str]:
     """Build the book in `root`; whether it is clean, and the whole log."""
     output = root / "_build"
-    shutil.rmtree(output / "html", ignore_errors=True)
+    stamp, state = output / "clean", fingerprint(root)
+    unchanged = stamp.exists() and stamp.read_text() == state
+    stamp.unlink(missing_ok=True)
+    if not unchanged:
+        shutil.rmtree(output / "html", ignore_errors=True)
     jupyter_book = Path(sys.executable).with_name("jupyter-book")
+    read_all = [] if unchanged else ["--all"]
     lines = []
     with subprocess.Popen(
-        [jupyter_book, "build", ".", "--all", "-W", "-n", "--keep-going"],
+        [jupyter_book, "build", ".", *read_all, "-W", "-n", "--keep-going"],
         cwd=root,
         env=dict(os.environ, PYDEVD_DISABLE_FILE_VALIDATION="1"),
         stdout=subprocess.PIPE,
@@ -40,7 +60,10 @@ def build(root: Path) -> tuple[bool, str]:
     log = "\n".join(lines)
     output.mkdir(exist_ok=True)
     (output / "build.log").write_text(log)
-    return process.returncode == 0 and (output / "html" / "index.html").exists(), log
+    clean = process.returncode == 0 and (output / "html" / "index.html").exists()
+    if clean:
+        stamp.write_text(state)
+    return clean, log
 
 
 def main() -> int:

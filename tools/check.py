@@ -1,8 +1,9 @@
 """Run every check, one line and its time per stage; stop at the first stage that fails.
 
-`check.py` runs what `make test` promises. `check.py machines` runs only the notebooks on simulated
-other machines. On CI (`CI=true`) the first includes the second, and what is missing from the
-system is installed instead of skipped.
+`check.py` runs what `make test` promises, `check.py STAGE` one stage (`notebooks` and `again` take
+names of pages), `check.py machines` the notebooks on simulated other machines. On CI (`CI=true`)
+the first includes `again` and the machines, and what is missing from the system is installed
+instead of skipped.
 """
 
 import json
@@ -12,17 +13,26 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+
+from reference import name_of
+from reference import notebooks as notebook_pages
 
 ROOT = Path(__file__).resolve().parent.parent
 ON_CI = os.environ.get("CI") == "true"
 PYTEST = [sys.executable, "-m", "pytest", "-q"]
-AT_ONCE = 2  # notebooks compared at the same time, one thread each
+AT_ONCE = 2  # processes at the same time, one thread each
+SPREAD = ["-n", str(AT_ONCE), "--dist", "worksteal"]
 EMULATOR = ["qemu-x86_64", "-cpu", "Nehalem"]
-# Emulation is ten times slower and more: CI emulates these, `make test-machines` every notebook.
-EMULATED_ON_CI = ("course", "intro", "linear_chains", "notation", "one_spectrum")
+# CI simulates other machines for these pages, `make test-machines` for every page. Emulation of a
+# processor is ten times slower and more, so of those only the first few are emulated on CI.
+SIMULATED_ON_CI = (
+    *("course", "intro", "notation", "linear_chains", "linear_chains/second_variation"),
+    *("linear_chains/aligned_chains", "linear_chains/using_it", "depth_not_data/proofs"),
+)
+EMULATED_ON_CI = SIMULATED_ON_CI[:3]
 OLDER_KERNELS = {
     "ATEN_CPU_CAPABILITY": "default",
     "GLIBC_TUNABLES": "glibc.cpu.hwcaps=-AVX2,-FMA,-FMA4,-AVX",
@@ -31,6 +41,10 @@ OLDER_KERNELS = {
     "ONEDNN_MAX_CPU_ISA": "SSE41",
     "OPENBLAS_CORETYPE": "Nehalem",
 }
+DOCTESTED = [
+    f"tools/{name}.py" for name in ("reference", "page_budget", "mutate_claims", "new_paper")
+]
+MUTATED = ("linear_chains/aligned_chains", "depth_not_data/counts")  # `make mutate-claims`: all
 THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 
 
@@ -63,27 +77,48 @@ def types() -> bool:
     return run(sys.executable, "-m", "mypy")
 
 
-def unit_tests() -> bool:
+def unit() -> bool:
     """The package, the tools and the build's strictness, and every example in a docstring."""
-    return run(*PYTEST, "tests", "--ignore=tests/site") and run(
-        *PYTEST, "--doctest-modules", "src", "tools/reference.py", "book/_ext"
+    return run(*PYTEST, *SPREAD, "tests", "--ignore=tests/site", "--ignore=tests/live") and run(
+        *PYTEST, *SPREAD, "--doctest-modules", "src", *DOCTESTED, "book/_ext"
     )
 
 
-def build_book() -> bool:
+def book() -> bool:
     """The site, strictly."""
     return run(sys.executable, "tools/build.py")
 
 
-def site_tests() -> bool:
+def site() -> bool:
     """The built site in a real browser."""
     system_package("chromium", "chromium")
-    return run(*PYTEST, "tests/site")
+    return run(*PYTEST, *SPREAD, "tests/site")
 
 
-def references() -> list[Path]:
-    """The reference notebooks, the longest first."""
-    return sorted((ROOT / "book").glob("*.ipynb"), key=lambda path: -path.stat().st_size)
+def live() -> bool:
+    """Pages in a real JupyterLab, in a real browser."""
+    system_package("chromium", "chromium")
+    if ON_CI:
+        run(sys.executable, "tools/environment.py", "--extras", "torch,book,test,lab")
+    return run(*PYTEST, "-rs", "tests/live")
+
+
+def again(*names: str) -> bool:
+    """Every cell once more from where its page ends, with the same result."""
+    return run(sys.executable, "tools/rerun.py", *names)
+
+
+def mutations() -> bool:
+    """Verdicts that move when their function is broken, on a page of ours and one of a paper."""
+    return run(sys.executable, "tools/mutate_claims.py", *MUTATED)
+
+
+def references(names: Sequence[str] = ()) -> list[Path]:
+    """The reference notebooks of the named pages, or of all, the longest first."""
+    chosen = [page for page in notebook_pages() if not names or name_of(page) in names]
+    if len(chosen) < len(names):
+        raise SystemExit(f"no such page among {', '.join(names)}")
+    return sorted((page.with_suffix(".ipynb") for page in chosen), key=lambda p: -p.stat().st_size)
 
 
 def compare(
@@ -96,27 +131,35 @@ def compare(
         done = subprocess.run(
             command, cwd=ROOT, env={**os.environ, **environment}, capture_output=True, text=True
         )
-        print(f"{path.stem}: {done.stdout.strip()}", flush=True)
+        print(f"{name_of(path)}: {done.stdout.strip()}", flush=True)
         return done.returncode == 0
 
     with ThreadPoolExecutor(at_once) as pool:
         return all(list(pool.map(one, notebooks)))
 
 
-def notebooks() -> bool:
+def notebooks(*names: str) -> bool:
     """The reference notebooks on this machine, one thread."""
-    return compare(references(), "--nbval-current-env")
+    return compare(references(names), "--nbval-current-env")
+
+
+def simulated(on_ci: Sequence[str] = SIMULATED_ON_CI) -> list[Path]:
+    """The reference notebooks to compare on a simulated machine: on CI some, else all."""
+    if not ON_CI:
+        return references()
+    print(f"  on CI: {', '.join(on_ci)}; the rest is left to `make test-machines`", flush=True)
+    return references(on_ci)
 
 
 def two_threads() -> bool:
     """The reference notebooks with two threads."""
     threads = dict.fromkeys(THREADS, "2")
-    return compare(references(), "--nbval-current-env", at_once=1, **threads)
+    return compare(simulated(), "--nbval-current-env", at_once=1, **threads)
 
 
 def older_kernels() -> bool:
     """The reference notebooks with older linear-algebra kernels and vector units."""
-    return not_here() or compare(references(), "--nbval-current-env", **OLDER_KERNELS)
+    return not_here() or compare(simulated(), "--nbval-current-env", **OLDER_KERNELS)
 
 
 def another_cpu() -> bool:
@@ -147,10 +190,7 @@ def another_cpu() -> bool:
     if seen.stdout.strip() != "False":
         print(f"  the emulated processor is not the one asked for: {seen.stdout}{seen.stderr}")
         return False
-    chosen = [path for path in references() if not ON_CI or path.stem in EMULATED_ON_CI]
-    left_out = sorted({path.stem for path in references()} - {path.stem for path in chosen})
-    if left_out:
-        print(f"  left to `make test-machines`: {', '.join(left_out)}", flush=True)
+    chosen = simulated(EMULATED_ON_CI)
     return compare(chosen, "--nbval-kernel-name", "another-cpu", JUPYTER_PATH=str(kernels))
 
 
@@ -163,24 +203,25 @@ def not_here() -> bool:
 
 
 MACHINES = [two_threads, older_kernels, another_cpu]
-EVERYTHING = [lint, types, unit_tests, build_book, site_tests, notebooks]
+EVERYTHING = [lint, types, unit, book, site, live, notebooks, mutations]
+ON_REQUEST = [again]
 
 
-def main(stages: list[Callable[[], bool]]) -> int:
+def main(stages: Sequence[Callable[..., bool]], *arguments: str) -> int:
     """Run the stages in order and sum up."""
     times = []
     for stage in stages:
-        print(f"\n== {stage.__name__.replace('_', ' ')}: {stage.__doc__}", flush=True)
+        name = stage.__name__.replace("_", " ")
+        print(f"\n== {name}: {stage.__doc__}", flush=True)
         started = time.monotonic()
-        passed = stage()
-        times.append(f"{'ok  ' if passed else 'FAIL'} {time.monotonic() - started:6.1f} s  ")
-        print(times[-1] + stage.__name__.replace("_", " "), flush=True)
+        passed = stage(*arguments)
+        times.append(f"{'ok  ' if passed else 'FAIL'} {time.monotonic() - started:6.1f} s  {name}")
+        print(times[-1], flush=True)
         if not passed:
-            print(f"\nStopped: the stage '{stage.__name__.replace('_', ' ')}' failed.")
+            print(f"\nStopped: the stage '{name}' failed.")
             return 1
-    print("\nAll stages passed:")
-    for seconds, stage in zip(times, stages, strict=True):
-        print(f"  {seconds}{stage.__name__.replace('_', ' ')}")
+    if len(stages) > 1:
+        print("\nAll stages passed:", *times, sep="\n  ")
     return 0
 
 
@@ -188,4 +229,9 @@ if __name__ == "__main__":
     os.environ["PATH"] = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     if sys.argv[1:] == ["machines"]:
         raise SystemExit(main(MACHINES))
-    raise SystemExit(main([*EVERYTHING, *(MACHINES if ON_CI else [])]))
+    if sys.argv[1:]:
+        known = {stage.__name__: stage for stage in [*EVERYTHING, *ON_REQUEST]}
+        if sys.argv[1] not in known:
+            raise SystemExit(f"the stages are {', '.join(known)}, got {sys.argv[1]!r}")
+        raise SystemExit(main([known[sys.argv[1]]], *sys.argv[2:]))
+    raise SystemExit(main([*EVERYTHING, *([*ON_REQUEST, *MACHINES] if ON_CI else [])]))

@@ -8,6 +8,7 @@ what such a notebook holds (`stripped`) and how its numbers are compared (`disag
 import copy
 import math
 import re
+import sys
 from pathlib import Path
 
 import jupytext
@@ -15,21 +16,38 @@ import nbformat
 from nbformat import NotebookNode
 
 ROOT = Path(__file__).resolve().parent.parent
+sys.path.append(str(ROOT / "book" / "_ext"))
+
+from notebook_text import with_expanded_text  # noqa: E402
+
 WIDGET = "application/vnd.jupyter.widget-view+json"
 KEPT = ("text/plain", "text/markdown", "application/papermill.record/text/plain")
 NUMBER = re.compile(r"(?<![\w.])[-+−]?(?:\d+\.\d*|\.\d+|\d+)(?:[eE][-+]?\d+)?(?![\w])|\d+")
 RTOL, ATOL = 1e-6, 1e-12
 
 
-def chapters(root: Path = ROOT) -> list[Path]:
+def pages(root: Path = ROOT) -> list[Path]:
+    """All pages of the book: its own, and those of a chapter in the chapter's folder."""
+    return sorted(
+        page
+        for page in (root / "book").rglob("*.md")
+        if not {"_ext", "web", ".ipynb_checkpoints"} & set(page.relative_to(root).parts)
+    )
+
+
+def notebooks(root: Path = ROOT) -> list[Path]:
     """The pages of the book that are notebooks: those with a kernel in their head."""
-    pages = sorted((root / "book").glob("*.md"))
-    return [page for page in pages if "\nkernelspec:\n" in page.read_text(encoding="utf-8")]
+    return [p for p in pages(root) if "\nkernelspec:\n" in p.read_text(encoding="utf-8")]
+
+
+def name_of(page: Path, root: Path = ROOT) -> str:
+    """What commands and tests call a page: its path below `book`, without the suffix."""
+    return page.relative_to(root / "book").with_suffix("").as_posix()
 
 
 def source_notebook(page: Path) -> NotebookNode:
-    """A chapter as a notebook without outputs, with cell ids that depend on the order only."""
-    notebook = jupytext.read(page)
+    """A page as a notebook without outputs, with cell ids that depend on the order only."""
+    notebook = with_expanded_text(jupytext.read(page))
     for number, cell in enumerate(notebook.cells, start=1):
         cell.id = f"cell-{number:03d}"
     notebook.metadata = {"kernelspec": dict(notebook.metadata["kernelspec"], language="python")}
@@ -68,6 +86,20 @@ def stripped(executed: NotebookNode) -> NotebookNode:
             cell.outputs = compared(cell.outputs)
             cell.metadata.pop("execution", None)
     notebook.metadata = {"kernelspec": notebook.metadata["kernelspec"]}
+    return notebook
+
+
+def with_outputs_of(executed: NotebookNode, source: NotebookNode) -> NotebookNode | None:
+    """A notebook without outputs given those of one that ran the same code; None if it did not."""
+    notebook = copy.deepcopy(source)
+    new, old = (
+        [cell for cell in cells if cell.cell_type == "code"]
+        for cells in (notebook.cells, executed.cells)
+    )
+    if [cell.source for cell in new] != [cell.source for cell in old]:
+        return None
+    for cell, ran in zip(new, old, strict=True):
+        cell.outputs, cell.execution_count = ran.outputs, ran.execution_count
     return notebook
 
 

@@ -8,8 +8,11 @@ fall out of step.
 
 import html
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
+from posixpath import join, normpath
 from urllib.parse import urlsplit
 
 import jupytext
@@ -22,6 +25,8 @@ from sphinx.application import Sphinx
 from sphinx.util import logging
 from sphinx.util.docutils import SphinxDirective
 
+from notebook_text import with_expanded_text
+
 LOGGER = logging.getLogger(__name__)
 LECTURE, TAKEAWAY = re.compile(r"^sec-.*-lecture$"), re.compile(r"^sec-.*-takeaway$")
 WIDGET_STATE = re.compile(
@@ -32,6 +37,8 @@ SOLUTION_START = re.compile(r"^```\{solution-start\} (\S+)\n.*?^```$", re.M | re
 SOLUTION_END = re.compile(r"^```\{solution-end\}\n```$", re.M)
 SOLUTION_WHOLE = re.compile(r"^(`{3,})\{solution\} (\S+)\n.*?^\1$", re.M | re.S)
 ANSWER = "*Your answer:*"
+EXERCISE = re.compile(r"^`{3,}\{exercise\}", re.M)
+Loader = Callable[[str], BeautifulSoup | None]
 
 DECK = """<!DOCTYPE html>
 <html lang="en">
@@ -98,9 +105,9 @@ def without_solutions(notebook: NotebookNode) -> NotebookNode:
     return student
 
 
-def storyboard(page: BeautifulSoup, address: str) -> list[Step]:
+def storyboard(page: BeautifulSoup, address: str, load: Loader) -> list[Step]:
     """The steps of the lecture plan of a built page; none if it has no plan. `address` is the
-    page's own, for what can only be shown live.
+    page's own; `load` reads another page, for what the plan refers to there.
     """
     mark = page.find(id=LECTURE)
     if mark is None:
@@ -109,13 +116,17 @@ def storyboard(page: BeautifulSoup, address: str) -> list[Step]:
     steps = []
     for row in table.find("tbody").find_all("tr"):
         minutes, what, _ = row.find_all("td")
-        targets = [
-            link["href"][1:]
-            for link in row.find_all("a", class_="reference")
-            if link["href"].startswith("#")
-        ]
-        shown = [picture for target in targets if (picture := _shown(page, target, address))]
-        steps.append(Step(minutes.get_text(" ", strip=True), _inner(what, address), tuple(shown)))
+        shown = []
+        for link in row.find_all("a", class_="reference"):
+            there, _, target = _from_deck(link["href"], address).partition("#")
+            other = page if there == address else load(there)
+            if target and other is not None:
+                shown.append(_shown(other, target, there))
+        steps.append(
+            Step(
+                minutes.get_text(" ", strip=True), _inner(what, address), tuple(filter(None, shown))
+            )
+        )
     return steps
 
 
@@ -131,6 +142,8 @@ def _shown(page: BeautifulSoup, target: str, address: str) -> str:
     ):
         return _clean(place, address)
     section = place if place.name == "section" else place.find_parent("section")
+    if section is None:
+        return ""
     if section.find("script", type=WIDGET_VIEW):
         link = f"{html.escape(address)}#{html.escape(target)}"
         return f'<iframe data-src="{link}" title="live figure in the chapter"></iframe>'
@@ -149,6 +162,8 @@ def _clean(element: Tag, address: str) -> str:
         del node["id"]
     for link in copy.find_all("a", href=True):
         link["href"] = _from_deck(link["href"], address)
+    for picture in copy.find_all("img", src=True):
+        picture["src"] = _from_deck(picture["src"], address)
     for node in copy.find_all("section"):
         node.name = "div"  # in a deck a section is a slide
     return str(copy)
@@ -157,12 +172,12 @@ def _clean(element: Tag, address: str) -> str:
 def _from_deck(link: str, address: str) -> str:
     """A link of the page at `address`, as a deck beside the pages' folder must write it.
 
-    >>> _from_deck("#a", "../book/x.html"), _from_deck("y.html#b", "../book/x.html")
-    ('../book/x.html#a', '../book/y.html#b')
+    >>> _from_deck("#a", "../book/x.html"), _from_deck("x/y.html#b", "../book/x.html")
+    ('../book/x.html#a', '../book/x/y.html#b')
     """
     if link.startswith("#"):
         return address + link
-    return link if urlsplit(link).scheme else f"{address.rpartition('/')[0]}/{link}"
+    return link if urlsplit(link).scheme else normpath(join(address, "..", link))
 
 
 def _inner(element: Tag, address: str) -> str:
@@ -171,10 +186,10 @@ def _inner(element: Tag, address: str) -> str:
     )
 
 
-def deck(source: str, address: str) -> str | None:
+def deck(source: str, address: str, load: Loader) -> str | None:
     """The slide deck of a built page, as HTML; None for a page without a lecture plan."""
     page = BeautifulSoup(WIDGET_STATE.sub("", source), "html.parser")
-    steps = storyboard(page, address)
+    steps = storyboard(page, address, load)
     if not steps:
         return None
     title = page.find("h1")
@@ -205,43 +220,52 @@ def deck(source: str, address: str) -> str | None:
     return DECK.format(title=html.escape(plain), mathjax="\n".join(scripts), slides=body)
 
 
-def material(root: Path) -> list[str]:
-    """The names of the chapters that come with a lecture plan, in alphabetical order."""
-    pages = sorted((root / "book").glob("*.md"))
-    return [
-        page.stem for page in pages if re.search(r"^\(sec-.*-lecture\)=$", page.read_text(), re.M)
-    ]
+def contents(root: Path) -> list[str]:
+    """The pages in the order of the table of contents, by their path below `book`."""
+    toc = (root / "_toc.yml").read_text(encoding="utf-8")
+    return re.findall(r"(?:file|root): book/(\S+)", toc)
+
+
+def material(root: Path) -> dict[str, list[str]]:
+    """The chapters that come with a lecture plan, each with those of its pages that have exercises,
+    in the order of the table of contents.
+    """
+    text = {name: (root / "book" / f"{name}.md").read_text() for name in contents(root)}
+    chapters = [n for n in text if re.search(r"^\(sec-.*-lecture\)=$", text[n], re.M)]
+    return {
+        chapter: [
+            name
+            for name in text
+            if (name == chapter or name.startswith(f"{chapter}/")) and EXERCISE.search(text[name])
+        ]
+        for chapter in chapters
+    }
 
 
 class CourseMaterial(SphinxDirective):
-    """`{course-material}`: for each chapter with a lecture plan, its deck and student notebook."""
+    """`{course-material}`: for each chapter with a lecture plan, its deck and student notebooks."""
 
     def run(self) -> list[nodes.Node]:
         """The table, as HTML: the files are written when the pages are."""
+        root = Path(self.env.srcdir)
         rows = []
-        for name in self.config.course_order:
-            title = html.escape(_title(Path(self.env.srcdir) / "book" / f"{name}.md"))
-            rows.append(
-                f'<tr><td><a href="{name}.html">{title}</a></td>'
-                f'<td><a href="../slides/{name}.html">slides</a></td>'
-                f'<td><a href="../students/{name}.ipynb" download>student notebook</a></td></tr>'
+        for chapter, pages in material(root).items():
+            notebooks = ", ".join(
+                f'<a href="../students/{page}.ipynb" download>{_title(root, page)}</a>'
+                for page in pages
             )
-        head = "<tr><th>chapter</th><th>deck</th><th>exercises without solutions</th></tr>"
+            rows.append(
+                f'<tr><td><a href="{chapter}.html">{_title(root, chapter)}</a></td>'
+                f'<td><a href="../slides/{chapter}.html">slides</a></td><td>{notebooks}</td></tr>'
+            )
+        head = "<tr><th>chapter</th><th>deck</th><th>notebooks without solutions</th></tr>"
         table = f'<table class="table"><thead>{head}</thead><tbody>{"".join(rows)}</tbody></table>'
         return [nodes.raw("", table, format="html")]
 
 
-def _title(page: Path) -> str:
-    found = re.search(r"^# (.+)$", page.read_text(encoding="utf-8"), re.M)
-    return found[1] if found else page.stem
-
-
-def set_order(app: Sphinx) -> None:
-    """The chapters with a lecture plan, in the order of the table of contents."""
-    names = material(Path(app.srcdir))
-    toc = (Path(app.srcdir) / "_toc.yml").read_text(encoding="utf-8")
-    listed = re.findall(r"book/(\w+)", toc)
-    app.config.course_order = [name for name in listed if name in names]
+def _title(root: Path, name: str) -> str:
+    found = re.search(r"^# (.+)$", (root / "book" / f"{name}.md").read_text(encoding="utf-8"), re.M)
+    return html.escape(found[1] if found else name)
 
 
 def write_material(app: Sphinx, error: Exception | None) -> None:
@@ -249,27 +273,33 @@ def write_material(app: Sphinx, error: Exception | None) -> None:
     if error is not None or app.builder.format != "html":
         return
     site = Path(app.outdir)
-    for folder in ("slides", "students"):
-        (site / folder).mkdir(exist_ok=True)
-    for name in app.config.course_order:
-        page = site / "book" / f"{name}.html"
-        if not page.exists():
-            continue
-        slides = deck(page.read_text(encoding="utf-8"), f"../book/{name}.html")
+
+    @cache
+    def load(address: str) -> BeautifulSoup | None:
+        file = (site / "slides" / address).resolve()
+        if not file.is_file():
+            return None
+        return BeautifulSoup(WIDGET_STATE.sub("", file.read_text(encoding="utf-8")), "html.parser")
+
+    (site / "slides").mkdir(exist_ok=True)
+    for chapter, pages in material(Path(app.srcdir)).items():
+        page = site / "book" / f"{chapter}.html"
+        slides = deck(page.read_text(encoding="utf-8"), f"../book/{chapter}.html", load)
         if slides is None:
-            LOGGER.warning("the lecture plan has no table", location=f"book/{name}")
+            LOGGER.warning("the lecture plan has no table", location=f"book/{chapter}")
             continue
-        (site / "slides" / f"{name}.html").write_text(slides, encoding="utf-8")
-        chapter = jupytext.read(Path(app.srcdir) / "book" / f"{name}.md")
-        chapter.metadata = {"kernelspec": chapter.metadata["kernelspec"]}
-        student = nbformat.writes(without_solutions(chapter), version=4)
-        (site / "students" / f"{name}.ipynb").write_text(student + "\n", encoding="utf-8")
+        (site / "slides" / f"{chapter}.html").write_text(slides, encoding="utf-8")
+        for name in pages:
+            notebook = with_expanded_text(jupytext.read(Path(app.srcdir) / "book" / f"{name}.md"))
+            notebook.metadata = {"kernelspec": notebook.metadata["kernelspec"]}
+            student = nbformat.writes(without_solutions(notebook), version=4)
+            target = site / "students" / f"{name}.ipynb"
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_text(student + "\n", encoding="utf-8")
 
 
 def setup(app: Sphinx) -> dict[str, bool]:
     """Register the extension."""
-    app.add_config_value("course_order", [], "env")
     app.add_directive("course-material", CourseMaterial)
-    app.connect("builder-inited", set_order)
     app.connect("build-finished", write_material, priority=400)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

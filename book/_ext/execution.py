@@ -2,22 +2,34 @@
 
 jupyter-cache looks at a notebook's cells only, so after an edit in `src` it would still show the
 old numbers. Here the cache folder carries a digest of the package and of the pinned versions:
-change either, and every notebook runs again.
+change either, and every notebook runs again. Pages that are not in the cache are executed two at a
+time, before MyST-NB asks for them one by one.
 """
 
 import hashlib
+import os
+import secrets
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 
 import nbformat
 from jupyter_cache import get_cache
+from jupyter_cache.base import CacheBundleIn
+from jupyter_cache.executors.utils import ExecutionResult, single_nb_execution
+from myst_nb.core.read import create_nb_reader
 from myst_nb.sphinx_ import NbMetadataCollector
+from nbformat import NotebookNode
 from sphinx.application import Sphinx
 from sphinx.config import Config
 from sphinx.environment import BuildEnvironment
 from sphinx.util import logging
 
+from exacthessian import claims, live
+
 LOGGER = logging.getLogger(__name__)
+AT_ONCE = 2  # pages executed at the same time, one thread each
 
 
 def content_digest(root: Path) -> str:
@@ -26,17 +38,56 @@ def content_digest(root: Path) -> str:
     Names and contents of the package's files and of the constraints; not their dates.
     """
     digest = hashlib.sha256()
-    sources = sorted(path for path in (root / "src").rglob("*.[pt][yo]*") if path.is_file())
+    sources = sorted(path for path in (root / "src").rglob("*") if path.is_file())
     for path in [*sources, root / "constraints.txt"]:
-        if path.exists() and path.suffix != ".pyc":
+        made = any(part == "__pycache__" or part.endswith(".egg-info") for part in path.parts)
+        if path.exists() and not made:
             digest.update(f"{path.relative_to(root)}\0".encode() + path.read_bytes())
     return digest.hexdigest()[:16]
 
 
 def choose_cache(app: Sphinx, config: Config) -> None:
-    """Put the cache of executed notebooks in a folder named after the package's content."""
+    """Put the cache of executed notebooks in a folder named after the package's content.
+
+    The key that seals the records of its notebooks lies beside them; kernels inherit it.
+    """
     root = Path(app.confdir)
-    config.nb_execution_cache_path = str(root / "_build" / "jupyter_cache" / content_digest(root))
+    folder = root / "_build" / "jupyter_cache" / content_digest(root)
+    folder.mkdir(parents=True, exist_ok=True)
+    key = folder / "seal"
+    if not key.exists():
+        key.write_text(secrets.token_hex())
+    os.environ[claims.SEAL] = key.read_text()
+    os.environ[live.STRICT] = "1"
+    config.nb_execution_cache_path = str(folder)
+
+
+def execute_ahead(app: Sphinx, env: BuildEnvironment, docnames: list[str]) -> None:
+    """Execute the pages that are to be read and not in the cache, some at the same time."""
+    cache = get_cache(app.config.nb_execution_cache_path)
+    waiting: dict[str, NotebookNode] = {}
+    for docname in docnames:
+        path = env.doc2path(docname)
+        text = Path(path).read_text(encoding="utf-8")
+        reader = create_nb_reader(path, env.myst_config, env.mystnb_config, text)
+        notebook = reader.read(text) if reader else None
+        if notebook is not None and any(cell.cell_type == "code" for cell in notebook.cells):
+            try:
+                cache.match_cache_notebook(notebook)
+            except KeyError:
+                waiting[path] = notebook
+
+    def execute(path: str) -> ExecutionResult:
+        timeout = env.mystnb_config.execution_timeout
+        return single_nb_execution(waiting[path], str(Path(path).parent), timeout, False)
+
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        for path, result in zip(waiting, pool.map(execute, waiting), strict=True):
+            if result.err is None:  # MyST-NB runs a failing page again, and reports it
+                name = Path(path).relative_to(app.srcdir)
+                LOGGER.info("%s: Executed notebook in %.1f seconds", name, result.time)
+                bundle = CacheBundleIn(result.nb, path, data={"execution_seconds": result.time})
+                cache.cache_notebook_bundle(bundle, check_validity=False, overwrite=True)
 
 
 def executed_path(app: Sphinx, docname: str) -> Path:
@@ -44,16 +95,21 @@ def executed_path(app: Sphinx, docname: str) -> Path:
     return Path(app.outdir).parent / "jupyter_execute" / f"{docname}.ipynb"
 
 
+def executed_notebooks(app: Sphinx) -> Iterator[tuple[str, NotebookNode]]:
+    """Every page that is a notebook, with its outputs."""
+    for docname in sorted(app.env.found_docs):
+        path = executed_path(app, docname)
+        if path.exists():
+            yield docname, nbformat.read(path, as_version=4)
+
+
 def restore_cached_outputs(app: Sphinx, env: BuildEnvironment) -> None:
     """Write the outputs of pages that came from the cache, which MyST-NB leaves without them."""
     cache = get_cache(app.config.nb_execution_cache_path)
-    for docname in sorted(env.found_docs):
-        path = executed_path(app, docname)
-        if path.exists():
-            with suppress(KeyError):
-                notebook = nbformat.read(path, as_version=4)
-                _, merged = cache.merge_match_into_notebook(notebook)
-                path.write_text(nbformat.writes(merged), encoding="utf-8")
+    for docname, notebook in executed_notebooks(app):
+        with suppress(KeyError):
+            _, merged = cache.merge_match_into_notebook(notebook)
+            executed_path(app, docname).write_text(nbformat.writes(merged), encoding="utf-8")
 
 
 def name_failing_cells(app: Sphinx, env: BuildEnvironment) -> None:
@@ -68,8 +124,8 @@ def name_failing_cells(app: Sphinx, env: BuildEnvironment) -> None:
                 if output.output_type == "error":
                     LOGGER.warning(
                         "cell %d raised %s: %s  (it starts: %s)",
-                        *(number, output.ename, output.evalue.splitlines()[0]),
-                        cell.source.strip().splitlines()[0],
+                        *(number, output.ename, (output.evalue.splitlines() or [""])[0]),
+                        (cell.source.strip().splitlines() or [""])[0],
                         location=docname,
                         type="execution",
                     )
@@ -80,6 +136,7 @@ def name_failing_cells(app: Sphinx, env: BuildEnvironment) -> None:
 def setup(app: Sphinx) -> dict[str, bool]:
     """Register the extension."""
     app.connect("config-inited", choose_cache)
+    app.connect("env-before-read-docs", execute_ahead)
     app.connect("env-check-consistency", restore_cached_outputs, priority=100)
     app.connect("env-check-consistency", name_failing_cells)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -9,13 +9,13 @@ import base64
 import hashlib
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from html import escape, unescape
 from io import BytesIO
 from pathlib import Path
 from typing import Any
 
-import nbformat
 from docutils import nodes
 from nbformat import NotebookNode
 from PIL import Image
@@ -23,10 +23,9 @@ from sphinx.application import Sphinx
 from sphinx.environment import BuildEnvironment
 
 from exacthessian import claims
-from execution import executed_path
-from ledger import LEDGER, LedgerTable, filter_facts, inline
+from execution import executed_notebooks
+from ledger import LedgerTable, Slot, filter_facts, inline, records_of
 
-GALLERY = "small copies of all figures"  # the key under which the environment keeps them
 WIDTH = 240  # pixels
 WITHOUT_PICTURE = ("not possible here", "not attempted")
 WIDGET = "application/vnd.jupyter.widget-view+json"
@@ -34,7 +33,7 @@ WIDGET_STATE = "application/vnd.jupyter.widget-state+json"
 FRAME = re.compile(r'<img class="eh-frame" alt="([^"]*)" src="data:image/png;base64,([^"]*)">')
 
 
-class FigureSlot(nodes.General, nodes.Element):
+class FigureSlot(Slot):
     """A place in the gallery that waits for what the chapters made of a figure."""
 
 
@@ -109,9 +108,10 @@ def pictures_of_figures(notebook: NotebookNode) -> dict[str, Picture]:
     waiting: list[str] = []
     for cell in notebook.cells:
         for output in cell.get("outputs", []):
-            for record in claims.records_in(output.get("data", {}).get("text/html", "")):
-                if "figure" in record and record["figure"]["status"] not in WITHOUT_PICTURE:
-                    waiting.append(record["figure"]["id"])
+            with suppress(claims.ClaimError):  # a forged record, which the ledger reports
+                for record in records_of(output):
+                    if "figure" in record and record["figure"]["status"] not in WITHOUT_PICTURE:
+                        waiting.append(record["figure"]["id"])
         if picture := next(pictures_in(cell, widgets), None):
             found.update(dict.fromkeys(waiting, picture))
             waiting = []
@@ -132,21 +132,19 @@ def thumbnail(picture: Picture) -> Thumbnail:
 def collect(app: Sphinx, env: BuildEnvironment) -> None:
     """Make the small copies from the outputs of all executed notebooks."""
     found: dict[str, Picture] = {}
-    for docname in sorted(env.found_docs):
-        executed = executed_path(app, docname)
-        if executed.exists():
-            found.update(pictures_of_figures(nbformat.read(executed, as_version=4)))
-    env.metadata[GALLERY] = {id: thumbnail(picture) for id, picture in found.items()}
+    for _, notebook in executed_notebooks(app):
+        found.update(pictures_of_figures(notebook))
+    env.thumbnails = {id: thumbnail(picture) for id, picture in found.items()}
 
 
 def fill_slots(app: Sphinx, doctree: nodes.document, docname: str) -> None:
     """Replace the slots of the gallery by what the whole book found."""
-    rows = {row["id"]: row for row in app.env.metadata[LEDGER]["figures"]}
+    rows = {row["id"]: row for row in app.env.ledger["figures"]}
     up = "../" * docname.count("/")
     for waiting in list(doctree.findall(FigureSlot)):
         row = rows[waiting["figure"]]
         if waiting["content"] == "picture":
-            html = picture_html(row, app.env.metadata[GALLERY].get(row["id"]), up)
+            html = picture_html(row, app.env.thumbnails.get(row["id"]), up)
         else:
             html = facts_html(row, up)
         waiting.replace_self(nodes.raw("", html, format="html"))
@@ -198,7 +196,7 @@ def write_thumbnails(app: Sphinx, error: Exception | None) -> None:
         return
     folder = Path(app.outdir) / "_images"
     folder.mkdir(exist_ok=True)
-    for small in app.env.metadata[GALLERY].values():
+    for small in app.env.thumbnails.values():
         (folder / small.name).write_bytes(small.png)
 
 

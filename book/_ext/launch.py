@@ -6,17 +6,18 @@ executed notebook of a page can be downloaded in either case.
 """
 
 import re
-import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
 
+import nbformat
 from docutils import nodes
 from sphinx.application import Sphinx
 from sphinx.config import Config
 from sphinx.util.docutils import SphinxDirective
 
 from execution import executed_path
+from notebook_text import NO_ADDRESS, install_line, with_expanded_text
 
 FORGES = ("github.com", "gitlab.com", "bitbucket.org")
 REMOTE = re.compile(r"https://(?:[^@/]+@)?([^/:@]+)/([\w.-]+(?:/[\w.-]+)+)/?")
@@ -81,8 +82,7 @@ class InstallLine(SphinxDirective):
 
     def run(self) -> list[nodes.Node]:
         """Name the repository where one is known, and what to put there otherwise."""
-        address = self.config.html_theme_options["repository_url"] or "<address of this repository>"
-        line = f"%pip install 'exacthessian[torch] @ git+{address}'"
+        line = install_line(self.config.html_theme_options["repository_url"] or NO_ADDRESS)
         return [nodes.literal_block(line, line, language="text")]
 
 
@@ -94,7 +94,7 @@ def offer_notebook(
     if doctree is not None and executed.exists():
         target = Path(app.outdir) / "_sources" / f"{page}.ipynb"
         target.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(executed, target)
+        nbformat.write(with_expanded_text(nbformat.read(executed, as_version=4)), target)
         context["ipynb_source"] = f"{page}.ipynb"
 
 

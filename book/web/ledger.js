@@ -10,7 +10,7 @@ document.addEventListener("DOMContentLoaded", () => {
         const facts = row.querySelector("[data-outcome]").dataset;
         const visible = menus.every((m) => !m.value || facts[m.dataset.filter] === m.value);
         row.hidden = !visible;
-        shown += visible;
+        shown += visible && !("whole" in facts);
       }
       controls.querySelector("output").textContent = `${shown} rows`;
     };

@@ -25,7 +25,7 @@ Indices i, j and layers l count from 1 in everything public here, as they do in 
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, reduce
 from itertools import pairwise
 from typing import NamedTuple, Self
 
@@ -34,7 +34,14 @@ from numpy.typing import ArrayLike, NDArray
 
 from exacthessian.alignment import common_bases
 from exacthessian.chain import LinearChain
-from exacthessian.inputs import Array, nonnegative_number, real_array, ridge_per_layer, whole_number
+from exacthessian.inputs import (
+    Array,
+    nonnegative_number,
+    real_array,
+    ridge_per_layer,
+    stepped,
+    whole_number,
+)
 from exacthessian.spectrum import Spectrum
 
 Indices = NDArray[np.int64]
@@ -45,30 +52,15 @@ BATCH_ENTRIES = 2**20
 
 
 class _Factors(NamedTuple):
-    """The factors of the blocks for each of the D = max_l d_l modes: x (D,), a_l(i) and b_l(i)
+    """The factors of the blocks for each of the D = max_l d_l modes: x_i (D,), a_l(i) and b_l(i)
     (D, L), c_{lk}(i) (D, L, L), which is 0 unless l > k, and ω_i a_l(i) b_k(i) (D, L, L).
     """
 
-    data: Array
-    after: Array
-    before: Array
-    between: Array
-    around: Array
-
-
-class _Family(NamedTuple):
-    """Blocks {i, j} (n, m, m) that have the same m coordinates: (layer, row (n,), column (n,)),
-    counted from 0.
-    """
-
-    first: Indices
-    second: Indices
-    coordinates: list[tuple[int, Indices, Indices]]
-    blocks: Array
-
-    def pairs(self) -> list[tuple[int, int]]:
-        """(i, j) of each block, counted from 1."""
-        return list(zip((self.first + 1).tolist(), (self.second + 1).tolist(), strict=True))
+    x: Array
+    a: Array
+    b: Array
+    c: Array
+    wab: Array
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -103,32 +95,23 @@ class AlignedChain:
                 f"singular_values must have {len(ranges)} layers to match widths {widths}, "
                 f"got {len(self.singular_values)}"
             )
-        singular_values = tuple(
-            _entries(f"singular_values[{layer}]", values, size)
-            for layer, (values, size) in enumerate(zip(self.singular_values, ranges, strict=True))
-        )
+        layers = enumerate(zip(self.singular_values, ranges, strict=True))
         data = _entries("data", self.data, widths[0])
         if data.min() < 0:
             raise ValueError(f"data must not be negative, got {data.min():.3g}")
-        target = _entries("target", self.target, min(widths[0], widths[-1]))
-        bases = self.bases
-        if bases is not None:
-            if len(bases) != len(widths):
-                raise ValueError(
-                    f"bases must have {len(widths)} matrices to match widths {widths}, "
-                    f"got {len(bases)}"
-                )
-            bases = tuple(
-                _orthogonal(f"bases[{space}]", basis, width)
-                for space, (basis, width) in enumerate(zip(bases, widths, strict=True))
-            )
-        object.__setattr__(self, "widths", widths)
-        object.__setattr__(self, "singular_values", singular_values)
-        object.__setattr__(self, "data", data)
-        object.__setattr__(self, "target", target)
-        object.__setattr__(self, "half_y2", nonnegative_number("half_y2", self.half_y2))
-        object.__setattr__(self, "ridge", ridge_per_layer(self.ridge, len(ranges)))
-        object.__setattr__(self, "bases", bases)
+        checked = {
+            "widths": widths,
+            "singular_values": tuple(
+                _entries(f"singular_values[{layer}]", *given) for layer, given in layers
+            ),
+            "data": data,
+            "target": _entries("target", self.target, min(widths[0], widths[-1])),
+            "half_y2": nonnegative_number("half_y2", self.half_y2),
+            "ridge": ridge_per_layer(self.ridge, len(ranges)),
+            "bases": _checked_bases(self.bases, widths),
+        }
+        for name, value in checked.items():
+            object.__setattr__(self, name, value)
 
     @classmethod
     def balanced(
@@ -150,22 +133,13 @@ class AlignedChain:
         ((array([0.5, 0. ]), array([0.5, 0. ])), array([2., 0., 0.]))
         """
         widths = _checked_widths(widths)
-        lam = real_array("lam", lam, ndim=1)
-        if len(lam) > min(widths):
-            raise ValueError(
-                f"lam must have at most {min(widths)} values to fit {widths}, got {len(lam)}"
-            )
-        given = np.zeros(0) if target is None else real_array("target", target, ndim=1)
         ends = min(widths[0], widths[-1])
-        if len(given) > ends:
-            raise ValueError(
-                f"target must have at most {ends} values to fit {widths}, got {len(given)}"
-            )
+        lam = _fitting("lam", lam, min(widths))
         return cls(
             widths=widths,
             singular_values=tuple(_padded(lam, min(pair)) for pair in pairwise(widths)),
             data=np.ones(widths[0]) if data is None else np.asarray(data),
-            target=_padded(given, ends),
+            target=_padded(_fitting("target", [] if target is None else target, ends), ends),
             half_y2=half_y2,
             ridge=ridge,
             bases=None if bases is None else tuple(bases),
@@ -218,8 +192,7 @@ class AlignedChain:
         # Rounded, so that rounding errors of equal keys do not decide.
         columns = [np.round(_padded(key, modes), 6) for key in keys]
         extent = np.searchsorted(np.unique(self.widths), np.arange(modes), side="right")
-        order: Indices = np.lexsort(np.array([*(-column for column in columns[::-1]), extent]))
-        return order
+        return np.lexsort(np.array([*(-column for column in columns[::-1]), extent]))
 
     @property
     def depth(self) -> int:
@@ -242,8 +215,7 @@ class AlignedChain:
         >>> AlignedChain((2, 1, 2), ([3.0], [-5.0]), np.ones(2), np.zeros(2)).product
         array([-15.,   0.])
         """
-        products: Array = self._layers().prod(axis=1)
-        return products[: len(self.target)]
+        return self._layers().prod(axis=1)[: len(self.target)]
 
     @property
     def residual(self) -> Array:
@@ -272,20 +244,30 @@ class AlignedChain:
         >>> AlignedChain((1, 1, 1), ([2.0], [3.0]), [1.0], [5.0]).step(0.1).singular_values
         (array([1.7]), array([2.8]))
         """
-        eta = _positive("eta", eta)
         s = self._layers()
         with np.errstate(over="ignore", invalid="ignore"):
             others = _before(s) * _after(s)
             slope = _padded(self.residual, len(s))[:, None] * others + self._ridge() * s
-            moved = s - eta * slope
-        if not np.all(np.isfinite(moved)):
-            raise ValueError(f"eta = {eta} makes the singular values overflow")
-        return replace(
-            self,
-            singular_values=tuple(
-                moved[: len(values), layer] for layer, values in enumerate(self.singular_values)
-            ),
-        )
+        moved = stepped(s, eta, slope)
+        layers = enumerate(self.singular_values)
+        return replace(self, singular_values=tuple(moved[: len(s), l] for l, s in layers))
+
+    def gradient(self) -> Array:
+        """The gradient (P,) of the loss in the original parameters, that of `to_chain`.
+
+        >>> AlignedChain((1, 1, 1), ([2.0], [3.0]), [1.0], [5.0]).gradient()
+        array([3., 2.])
+        """
+        return self.to_chain().gradient()
+
+    def hessian(self) -> Array:
+        """The dense Hessian (P, P) in the original parameters, that of `to_chain`.
+
+        >>> AlignedChain((1, 1, 1), ([2.0], [3.0]), [1.0], [5.0]).hessian()
+        array([[9., 7.],
+               [7., 4.]])
+        """
+        return self.to_chain().hessian()
 
     def spectrum(self) -> Spectrum:
         """All P eigenvalues of the Hessian in descending order, each labelled with its block: "{2}"
@@ -298,9 +280,10 @@ class AlignedChain:
         4.25 × 1, 0 × 3 | 4.25 × 1, 0 × 1
         """
         values, labels = [], []
-        for family in self._families():
-            eigenvalues = np.linalg.eigvalsh(family.blocks)
-            names = [_label(i, j) for i, j in family.pairs()]
+        for i, j in self.pairs():
+            eigenvalues = np.linalg.eigvalsh(self.block(i, j))
+            pairs = zip(i.tolist(), j.tolist(), strict=True)
+            names = [f"{{{m}}}" if m == n else f"{{{m},{n}}}" for m, n in pairs]
             values.append(eigenvalues.ravel())
             labels.append(np.repeat(np.array(names, dtype=object), eigenvalues.shape[1]))
         united = np.concatenate(values)
@@ -308,8 +291,10 @@ class AlignedChain:
         ones = np.ones(len(united), dtype=np.int64)
         return Spectrum(united[order], ones, tuple(np.concatenate(labels)[order].tolist()))
 
-    def block(self, i: int, j: int) -> Array:
-        """The block {i, j} of the Hessian, in the coordinates of `block_coordinates(i, j)`.
+    def block(self, i: int | Indices, j: int | Indices) -> Array:
+        """The block {i, j} of the Hessian, i ≤ j, in the coordinates e_1^{ij}, …, e_L^{ij} and, if
+        i ≠ j, e_1^{ji}, …, e_L^{ji}, of those that exist; (n, m, m) for arrays i, j (n,) of pairs
+        that have the same coordinates.
 
         For i = j it is x_i ggᵀ + X with g_l = a_l(i) b_l(i); for i < j it is
 
@@ -323,18 +308,36 @@ class AlignedChain:
         array([[9., 7.],
                [7., 4.]])
         """
-        block: Array = self._family(*self._pair(i, j)).blocks[0]
-        return block
+        exists = self._coordinates(i, j)
+        i, j = np.minimum(i, j) - 1, np.maximum(i, j) - 1
+        x, a, b, c, wab = self._factors
+        X = wab[i] * c[j] + (wab[j] * c[i]).mT
+        first = _outer(x[j], a[i] * b[j]) + np.diag(self._ridge())
+        second = _outer(x[i], a[j] * b[i]) + np.diag(self._ridge())
+        whole = first + X if np.all(i == j) else np.block([[first, X], [X.mT, second]])
+        return whole[..., exists[:, None], exists]
 
-    def block_coordinates(self, i: int, j: int) -> list[tuple[int, int, int]]:
-        """The coordinates (l, row, column) of the block {i, j}: first those e_l^{ij} that exist,
-        l = 1..L, then, if i ≠ j, those e_l^{ji} that exist; i ≤ j. All count from 1.
+    def pairs(self) -> Iterator[tuple[Indices, Indices]]:
+        """All (i, j), i ≤ j, whose block is not empty, in batches that `block` takes at once: pairs
+        with the same coordinates.
 
-        >>> AlignedChain.balanced((1, 2, 3), lam=[1.0]).block_coordinates(1, 2)
-        [(2, 1, 2), (1, 2, 1), (2, 2, 1)]
+        Which coordinates of {i, j} exist depends only on which widths i and j exceed, and so is the
+        same for all i and all j between two neighbours among the sorted widths.
+
+        >>> [(i.tolist(), j.tolist()) for i, j in AlignedChain.balanced((2, 1), [1.0]).pairs()]
+        [([1], [1]), ([1], [2])]
         """
-        coordinates = self._family(*self._pair(i, j)).coordinates
-        return [(layer + 1, int(row[0]) + 1, int(col[0]) + 1) for layer, row, col in coordinates]
+        spans = [np.arange(*span) + 1 for span in pairwise([0, *sorted(set(self.widths))])]
+        batch = max(1, BATCH_ENTRIES // (2 * self.depth) ** 2)
+        for place, span in enumerate(spans):
+            upper = np.triu_indices(len(span), 1)
+            groups = [(span, span), (span[upper[0]], span[upper[1]])]
+            for other in spans[place + 1 :]:
+                groups.append((np.repeat(span, len(other)), np.tile(other, len(span))))
+            for i, j in groups:
+                if len(i) and len(self._coordinates(i, j)):
+                    for start in range(0, len(i), batch):
+                        yield i[start : start + batch], j[start : start + batch]
 
     def eigenvectors(self, k: int) -> tuple[Array, Array]:
         """The k largest eigenvalues (k,) of the Hessian, descending, and orthonormal eigenvectors
@@ -352,21 +355,23 @@ class AlignedChain:
         k = whole_number("k", k, least=1)
         if k > self.size:
             raise ValueError(f"k must be at most the number of parameters {self.size}, got {k}")
-        solved = [(family, *np.linalg.eigh(family.blocks)) for family in self._families()]
-        united = np.concatenate([values.ravel() for _, values, _ in solved])
+        solved = [(i, j, *np.linalg.eigh(self.block(i, j))) for i, j in self.pairs()]
+        united = np.concatenate([values.ravel() for _, _, values, _ in solved])
         top = np.argsort(-united, kind="stable")[:k]
-        layer_ends = np.cumsum([0, *(right * left for right, left in pairwise(self.widths))])
+        ends = np.cumsum([0, *(right * left for right, left in pairwise(self.widths))])
         bases = self._bases()
         vectors = np.zeros((self.size, k))
         start = 0
-        for family, values, local in solved:
+        for i, j, values, local in solved:
             mine = np.flatnonzero((start <= top) & (top < start + values.size))
             n, m = np.divmod(top[mine] - start, values.shape[1])
             start += values.size
-            for position, (layer, row, column) in enumerate(family.coordinates):
-                left, right = bases[layer + 1][:, row[n]], bases[layer][:, column[n]]
+            for position, coordinate in enumerate(self._coordinates(i, j)):
+                side, layer = divmod(int(coordinate), self.depth)
+                row, column = (j, i) if side else (i, j)
+                left, right = bases[layer + 1][:, row[n] - 1], bases[layer][:, column[n] - 1]
                 spread = left[:, None] * (right * local[n, position, m])
-                part = slice(layer_ends[layer], layer_ends[layer + 1])
+                part = slice(ends[layer], ends[layer + 1])
                 vectors[part, mine] += spread.reshape(part.stop - part.start, len(mine))
         return united[top], vectors
 
@@ -393,7 +398,7 @@ class AlignedChain:
 
     def _ridge(self) -> Array:
         """λ (L,)."""
-        return np.broadcast_to(np.asarray(self.ridge), self.depth)
+        return np.array(self.ridge)
 
     def _bases(self) -> tuple[Array, ...]:
         """Q_0..Q_L."""
@@ -416,55 +421,19 @@ class AlignedChain:
         around = omega[:, None, None] * after[:, :, None] * before[:, None, :]
         return _Factors(_padded(self.data, modes), after, before, between, around)
 
-    def _pair(self, i: int, j: int) -> tuple[Indices, Indices]:
-        """{i, j} in ascending order, counted from 0, as index arrays (1,)."""
-        modes = max(self.widths)
-        for name, index in (("i", i), ("j", j)):
-            if whole_number(name, index, least=1) > modes:
-                raise ValueError(f"{name} must be at most the largest width {modes}, got {index}")
-        return np.array([min(i, j) - 1]), np.array([max(i, j) - 1])
-
-    def _family(self, i: Indices, j: Indices) -> _Family:
-        """The blocks {i, j} of index arrays (n,), counted from 0, that share their coordinates."""
-        f, ridge = self._factors, np.diag(self._ridge())
-        cross = f.around[i] * f.between[j] + (f.around[j] * f.between[i]).swapaxes(1, 2)
-        same, swapped = (
-            f.data[q, None, None] * g[:, :, None] * g[:, None, :] + ridge
-            for q, g in ((j, f.after[i] * f.before[j]), (i, f.after[j] * f.before[i]))
-        )
-        if i[0] == j[0]:
-            blocks, sides = same + cross, [(i, i)]
-        else:
-            blocks = np.block([[same, cross], [cross.swapaxes(1, 2), swapped]])
-            sides = [(i, j), (j, i)]
-        coordinates = [(layer, *side) for side in sides for layer in range(self.depth)]
-        exists = [
-            row[0] < self.widths[layer + 1] and column[0] < self.widths[layer]
-            for layer, row, column in coordinates
-        ]
-        present = np.flatnonzero(exists)
-        if len(present) < len(exists):
-            blocks = blocks[:, present[:, None], present]
-        return _Family(i, j, [coordinates[position] for position in present], blocks)
-
-    def _families(self) -> Iterator[_Family]:
-        """All blocks that are not empty, in batches of equal coordinates.
-
-        Which coordinates of {i, j} exist depends only on which widths i and j exceed, and so is the
-        same for all i and all j between two neighbours among the sorted widths.
+    def _coordinates(self, i: int | Indices, j: int | Indices) -> Indices:
+        """Which of the L or 2L coordinates of the block {i, j} exist, counted from 0; for arrays,
+        those of the first pair.
         """
-        spans = [np.arange(*span) for span in pairwise([0, *sorted(set(self.widths))])]
-        batch = max(1, BATCH_ENTRIES // (2 * self.depth) ** 2)
-        for place, span in enumerate(spans):
-            upper = np.triu_indices(len(span), 1)
-            groups = [(span, span), (span[upper[0]], span[upper[1]])]
-            for other in spans[place + 1 :]:
-                groups.append((np.repeat(span, len(other)), np.tile(other, len(span))))
-            for i, j in groups:
-                for start in range(0, len(i), batch):
-                    family = self._family(i[start : start + batch], j[start : start + batch])
-                    if family.coordinates:
-                        yield family
+        first, second = sorted((int(np.ravel(i)[0]), int(np.ravel(j)[0])))
+        for index in (first, second):
+            if not 1 <= index <= max(self.widths):
+                raise ValueError(f"i and j must lie between 1 and {max(self.widths)}, got {index}")
+        sides = [(first, second), (second, first)][: 1 if first == second else 2]
+        layers = list(pairwise(self.widths))
+        return np.flatnonzero(
+            [row <= out and col <= into for row, col in sides for into, out in layers]
+        )
 
 
 def multipliers(
@@ -481,35 +450,25 @@ def multipliers(
     >>> multipliers([minimum], eta=0.1)[1, 1].real.round(12)
     array([0.5, 1. ])
     """
-    eta = _positive("eta", eta)
     states = tuple(orbit)
     if not states:
         raise ValueError("orbit must have at least one state, got none")
-    for t, state in enumerate(states):
-        for name in ("widths", "data", "target", "ridge"):
-            if not np.array_equal(getattr(state, name), getattr(states[0], name)):
-                raise ValueError(f"orbit must keep its {name}, but state {t} has another")
-    for t, state in enumerate(states):
-        stepped, found = state.step(eta)._layers(), states[(t + 1) % len(states)]._layers()
-        gap, scale = np.abs(stepped - found).max(), max(np.abs(found).max(), np.abs(stepped).max())
+    for t, (state, following) in enumerate(zip(states, [*states[1:], states[0]], strict=True)):
+        stepped_to, found = state.step(eta)._layers(), following._layers()
+        gap, scale = np.abs(stepped_to - found).max(), np.abs([stepped_to, found]).max()
         if not gap <= ORBIT_TOLERANCE * scale:
             raise ValueError(
-                f"orbit must be periodic under step({eta}), but state {(t + 1) % len(states)} "
-                f"is {gap:.3g} away from the step of state {t}"
+                f"orbit must be periodic under step({eta}), but the step of state {t} "
+                f"is {gap:.3g} away from the next"
             )
     spectra: dict[tuple[int, int], NDArray[np.complex128]] = {}
-    for families in zip(*(state._families() for state in states), strict=True):
-        identity = np.eye(len(families[0].coordinates))
-        monodromy = identity
-        for family in families:
-            monodromy = (identity - eta * family.blocks) @ monodromy
-        eigenvalues = np.linalg.eigvals(monodromy).astype(np.complex128)
-        spectra.update(zip(families[0].pairs(), eigenvalues, strict=True))
+    for i, j in states[0].pairs():
+        blocks = [state.block(i, j) for state in states]
+        steps = [np.eye(blocks[0].shape[-1]) - eta * block for block in blocks]
+        eigenvalues = np.linalg.eigvals(reduce(lambda product, step: step @ product, steps))
+        pairs = zip(i.tolist(), j.tolist(), strict=True)
+        spectra.update(zip(pairs, eigenvalues.astype(np.complex128), strict=True))
     return spectra
-
-
-def _label(i: int, j: int) -> str:
-    return f"{{{i}}}" if i == j else f"{{{i},{j}}}"
 
 
 def _checked_widths(widths: Sequence[int]) -> tuple[int, ...]:
@@ -519,13 +478,6 @@ def _checked_widths(widths: Sequence[int]) -> tuple[int, ...]:
     return checked
 
 
-def _positive(name: str, number: float) -> float:
-    positive = nonnegative_number(name, number)
-    if positive == 0:
-        raise ValueError(f"{name} must be positive, got 0")
-    return positive
-
-
 def _entries(name: str, array: ArrayLike, size: int) -> Array:
     entries = real_array(name, array, ndim=1)
     if len(entries) != size:
@@ -533,19 +485,37 @@ def _entries(name: str, array: ArrayLike, size: int) -> Array:
     return entries
 
 
-def _orthogonal(name: str, matrix: ArrayLike, width: int) -> Array:
-    basis = real_array(name, matrix, ndim=2)
-    if basis.shape != (width, width):
-        raise ValueError(f"{name} must be {width}×{width}, got {basis.shape[0]}×{basis.shape[1]}")
-    defect = np.abs(basis.T @ basis - np.eye(width)).max()
-    if defect > ORTHOGONALITY_TOLERANCE:
-        raise ValueError(f"{name} must be orthogonal, but max|QᵀQ − I| = {defect:.3g}")
-    return basis
+def _fitting(name: str, array: ArrayLike, most: int) -> Array:
+    entries = real_array(name, array, ndim=1)
+    if len(entries) > most:
+        raise ValueError(f"{name} must have at most {most} values to fit, got {len(entries)}")
+    return entries
+
+
+def _checked_bases(
+    bases: Sequence[ArrayLike] | None, widths: tuple[int, ...]
+) -> tuple[Array, ...] | None:
+    if bases is None:
+        return None
+    checked = tuple(real_array(f"bases[{n}]", basis, ndim=2) for n, basis in enumerate(bases))
+    if [basis.shape for basis in checked] != [(width, width) for width in widths]:
+        shapes = ", ".join("×".join(map(str, basis.shape)) for basis in checked)
+        raise ValueError(f"bases must be square matrices of widths {widths}, got {shapes}")
+    for n, basis in enumerate(checked):
+        defect = np.abs(basis.T @ basis - np.eye(len(basis))).max()
+        if defect > ORTHOGONALITY_TOLERANCE:
+            raise ValueError(f"bases[{n}] must be orthogonal, but max|QᵀQ − I| = {defect:.3g}")
+    return checked
 
 
 def _padded(values: Array, size: int) -> Array:
     """`values` (n,) followed by size − n zeros."""
     return np.concatenate([values, np.zeros(size - len(values))])
+
+
+def _outer(scale: Array, vectors: Array) -> Array:
+    """scale · v vᵀ for one vector (L,), or for each of several (n, L)."""
+    return scale[..., None, None] * vectors[..., :, None] * vectors[..., None, :]
 
 
 def _before(s: Array) -> Array:

@@ -7,9 +7,8 @@ What then lies off the diagonal decides, and nothing else: the search may guess,
 """
 
 from collections.abc import Iterator, Sequence
-from functools import reduce
+from functools import cache, reduce
 from itertools import pairwise
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,24 +21,9 @@ _String = dict[int, Array]
 
 NEWTON_REGION = 0.1
 PIVOT_TOLERANCE = 1e-8
-
-
-class _Cut(NamedTuple):
-    """Which singular values of a map count as 0: relative to its largest, and in any case."""
-
-    relative: float
-    absolute: float
-
-
-# From "everything is meant" to "a hundredth is noise"; a chain is refused after the last.
-CUTS = (_Cut(1e-12, 0.0), *(_Cut(cut, cut) for cut in (1e-12, 1e-10, 1e-8, 1e-6, 1e-4, 1e-2)))
-
-
-class _Leak(NamedTuple):
-    """The relative Frobenius norm of the part of a map that lies off the diagonal."""
-
-    size: float
-    name: str
+# Which singular values of a map count as 0, (relative to its largest, absolutely): from "everything
+# is meant" to "a hundredth is noise"; a chain is refused after the last.
+CUTS = ((1e-12, 0.0), *((cut, cut) for cut in (1e-12, 1e-10, 1e-8, 1e-6, 1e-4, 1e-2)))
 
 
 def common_bases(chain: LinearChain, tol: float) -> list[Array]:
@@ -57,21 +41,21 @@ def common_bases(chain: LinearChain, tol: float) -> list[Array]:
     """
     if not 0 < tol < NEWTON_REGION:
         raise ValueError(f"tol must lie between 0 and {NEWTON_REGION}, got {tol}")
-    attempts = []
+    leaks = []
     for cut in CUTS:
         leak, bases = _attempt(chain, cut)
-        if bases is not None and leak.size <= tol:
+        if bases is not None and leak[0] <= tol:
             return bases
-        attempts.append(leak)
-    best = min(attempts)
-    if best.size <= tol:
+        leaks.append(leak)
+    size, name = min(leaks)
+    if size <= tol:
         raise ValueError(
             "chain is not aligned: it splits into one-dimensional strings, but they cannot be "
             f"numbered so that each keeps one index within all widths {chain.widths}"
         )
     raise ValueError(
         f"chain is not aligned: in the best common bases found, the off-diagonal part of "
-        f"{best.name} has relative norm {best.size:.3g}, more than tol = {tol:.3g}"
+        f"{name} has relative norm {size:.3g}, more than tol = {tol:.3g}"
     )
 
 
@@ -79,37 +63,38 @@ def _maps(chain: LinearChain) -> dict[str, tuple[int, int, Array]]:
     """Name → (space it starts from, space it leads to, matrix) of all that must become diagonal, in
     units of what it adds up with: layers of the largest layer, Σxx of itself, Σyx of Σyx and WΣxx.
     """
-    largest = max(np.linalg.norm(weight) for weight in chain.weights) or 1.0
-    data = np.linalg.norm(chain.sigma_xx) or 1.0
-    moment = (
-        max(np.linalg.norm(chain.sigma_yx), np.linalg.norm(chain.product @ chain.sigma_xx)) or 1.0
-    )
+    norm = np.linalg.norm
+    largest = max(norm(weight) for weight in chain.weights) or 1.0
+    moment = max(norm(chain.sigma_yx), norm(chain.product @ chain.sigma_xx)) or 1.0
     layers = {f"weights[{n}]": (n, n + 1, w / largest) for n, w in enumerate(chain.weights)}
     return layers | {
         "sigma_yx": (0, chain.depth, chain.sigma_yx / moment),
-        "sigma_xx": (0, 0, chain.sigma_xx / data),
+        "sigma_xx": (0, 0, chain.sigma_xx / (norm(chain.sigma_xx) or 1.0)),
     }
 
 
-def _attempt(chain: LinearChain, cut: _Cut) -> tuple[_Leak, list[Array] | None]:
+def _attempt(
+    chain: LinearChain, cut: tuple[float, float]
+) -> tuple[tuple[float, str], list[Array] | None]:
     """Bases of V_0..V_L, one column per mode, in which the layers and moments are diagonal up to
     the leak; no bases if the strings are not invariant or cannot be numbered.
     """
     strings = _strings(chain, cut)
-    bases, owners = _columns(strings, chain.widths)
-    leak = _leak(chain, bases, owners)
-    if leak.size > NEWTON_REGION:
+    supports = [frozenset(string) for string in strings]
+    owners = [
+        np.array([n for n, support in enumerate(supports) if space in support])
+        for space in range(len(chain.widths))
+    ]
+    leak = _leak(chain, _bases(strings, chain.widths), owners)
+    if leak[0] > NEWTON_REGION or (modes := _modes(supports, chain.widths)) is None:
         return leak, None
-    modes = _modes([frozenset(string) for string in strings], chain.widths)
-    if modes is None:
-        return leak, None
-    bases, _ = _columns([strings[n] for n in np.argsort(modes, kind="stable")], chain.widths)
+    bases = _bases([strings[n] for n in np.argsort(modes, kind="stable")], chain.widths)
     for _ in range(2):
         bases = _refined(chain, bases)
     return _leak(chain, bases, [np.arange(width) for width in chain.widths]), bases
 
 
-def _strings(chain: LinearChain, cut: _Cut) -> list[_String]:
+def _strings(chain: LinearChain, cut: tuple[float, float]) -> list[_String]:
     """The spaces V_0..V_L as an orthogonal sum of strings, which the layers and moments map to
     themselves if the chain is aligned, and as nearly as found here if it is not.
 
@@ -125,7 +110,7 @@ def _strings(chain: LinearChain, cut: _Cut) -> list[_String]:
     links = []
     for tail, head, matrix in _maps(chain).values():
         left, values, right = np.linalg.svd(matrix, full_matrices=False)
-        kept = values > max(cut.relative * values[0], cut.absolute)
+        kept = values > max(cut[0] * values[0], cut[1])
         for space, side in ((tail, right[kept].T), (head, left[:, kept])):
             weights = rng.uniform(1, 2) + rng.uniform(1, 2) * values[kept] / (values[0] or 1.0)
             separators[space] += (side * weights) @ side.T
@@ -140,11 +125,14 @@ def _strings(chain: LinearChain, cut: _Cut) -> list[_String]:
 
     strings: list[_String] = []
 
+    def taken(space: int) -> Array:
+        return _bases(strings, widths)[space]
+
     def follow(string: _String, space: int, route: Sequence[tuple[int, Array]]) -> None:
         """Extend `string` from `space` along `route` until it ends or meets itself."""
         for following, isometry in route:
-            taken, image = _rows(strings, following, widths[following]), isometry @ string[space]
-            image = image - taken.T @ (taken @ image)
+            known, image = taken(following), isometry @ string[space]
+            image = image - known @ (known.T @ image)
             length = np.linalg.norm(image)
             if following in string or length < 0.5:
                 return
@@ -154,8 +142,8 @@ def _strings(chain: LinearChain, cut: _Cut) -> list[_String]:
     ahead = [(layer + 1, isometry) for layer, isometry in enumerate(layers)]
     around = [(depth, target), *((layer, layers[layer].T) for layer in range(depth - 1, 0, -1))]
     for space in range(depth + 1):
-        taken = _rows(strings, space, widths[space])
-        rest = np.linalg.qr(taken.T, mode="complete")[0][:, len(taken) :]
+        known = taken(space)
+        rest = np.linalg.qr(known, mode="complete")[0][:, known.shape[1] :]
         _, starts = np.linalg.eigh(rest.T @ separators[space] @ rest)
         for start in (rest @ starts).T:
             string = {space: start}
@@ -166,31 +154,25 @@ def _strings(chain: LinearChain, cut: _Cut) -> list[_String]:
     return strings
 
 
-def _rows(strings: Sequence[_String], space: int, width: int) -> Array:
-    """The vectors in V_space, of dimension `width`, of the strings that have one, as rows."""
-    rows = [string[space] for string in strings if space in string]
-    return np.array(rows).reshape(-1, width)
-
-
-def _columns(
-    strings: Sequence[_String], widths: Sequence[int]
-) -> tuple[list[Array], list[Indices]]:
-    """The bases of V_0..V_L that the strings form, and the string of each basis vector."""
-    bases = [_rows(strings, space, width).T for space, width in enumerate(widths)]
-    owners = [
-        np.array([number for number, string in enumerate(strings) if space in string])
-        for space in range(len(widths))
+def _bases(strings: Sequence[_String], widths: Sequence[int]) -> list[Array]:
+    """The vectors of the strings in V_0..V_L, as columns."""
+    return [
+        np.array([string[space] for string in strings if space in string]).reshape(-1, width).T
+        for space, width in enumerate(widths)
     ]
-    return bases, owners
 
 
-def _leak(chain: LinearChain, bases: Sequence[Array], owners: Sequence[Indices]) -> _Leak:
-    """The largest Frobenius norm of what a map takes from one owner's vectors to another's."""
+def _leak(
+    chain: LinearChain, bases: Sequence[Array], owners: Sequence[Indices]
+) -> tuple[float, str]:
+    """The largest relative Frobenius norm of what a map takes from one owner's vectors to
+    another's, and the name of that map.
+    """
     leaks = []
     for name, (tail, head, matrix) in _maps(chain).items():
         inner = bases[head].T @ matrix @ bases[tail]
         off = np.where(owners[head][:, None] == owners[tail], 0.0, inner)
-        leaks.append(_Leak(float(np.linalg.norm(off)), name))
+        leaks.append((float(np.linalg.norm(off)), name))
     return max(leaks)
 
 
@@ -234,48 +216,50 @@ def _modes(supports: Sequence[frozenset[int]], widths: Sequence[int]) -> Indices
     """A mode for each string, counted from 0, such that mode i has exactly one string in each space
     wider than i; None if there is none.
 
-    Modes that exist in the same spaces are alike, and so are strings with the same support: the
-    unknowns are how many modes of each kind are covered in each possible way.
+    Modes that exist in the same spaces are alike, and so are strings with the same support: what is
+    searched, exhaustively, is how many modes of each kind are covered in each possible way.
     """
-    # Imported here, because it takes longer to import than the rest of the package.
-    from scipy.optimize import LinearConstraint, milp
-
-    strings: dict[frozenset[int], list[int]] = {}
-    for string, support in enumerate(supports):
-        strings.setdefault(support, []).append(string)
+    kinds = sorted(set(supports), key=lambda kind: (-len(kind), sorted(kind)))
     spans = list(pairwise([0, *sorted(set(widths))]))
-    spaces = [frozenset(n for n, width in enumerate(widths) if width > low) for low, _ in spans]
-    covers = [(n, cover) for n, kind in enumerate(spaces) for cover in _covers(kind, list(strings))]
-    equations = [[float(n == span) for n, _ in covers] for span in range(len(spans))]
-    equations += [[float(support in cover) for _, cover in covers] for support in strings]
-    totals = [high - low for low, high in spans] + [len(alike) for alike in strings.values()]
-    if not covers:
+    covers = []
+    for span, (low, _) in enumerate(spans):
+        spaces = frozenset(n for n, width in enumerate(widths) if width > low)
+        covers += [(span, cover) for cover in _covers(spaces, kinds)]
+
+    @cache
+    def uses(n: int, missing: tuple[int, ...], stock: tuple[int, ...]) -> tuple[int, ...] | None:
+        """How often each cover from the n-th on is used if `missing` modes of each span are still
+        to be covered by a `stock` of strings of each kind.
+        """
+        if n == len(covers):
+            return None if any(missing) else ()
+        span, cover = covers[n]
+        if any(missing[:span]):
+            return None
+        for times in range(min(missing[span], *(stock[kind] for kind in cover)), -1, -1):
+            needed = tuple(m - times * (s == span) for s, m in enumerate(missing))
+            left = tuple(number - times * (kind in cover) for kind, number in enumerate(stock))
+            if (others := uses(n + 1, needed, left)) is not None:
+                return times, *others
         return None
-    solution = milp(
-        np.zeros(len(covers)),
-        integrality=np.ones(len(covers)),
-        constraints=LinearConstraint(np.array(equations), totals, totals),
-    )
-    if not solution.success:
+
+    alike = [[n for n, support in enumerate(supports) if support == kind] for kind in kinds]
+    found = uses(0, tuple(high - low for low, high in spans), tuple(map(len, alike)))
+    if found is None:
         return None
-    modes = np.zeros(len(supports), dtype=np.int64)
-    following = [low for low, _ in spans]
-    for (span, cover), times in zip(covers, np.rint(solution.x).astype(int), strict=True):
+    modes, following = np.zeros(len(supports), dtype=np.int64), [low for low, _ in spans]
+    for (span, cover), times in zip(covers, found, strict=True):
         for _ in range(times):
-            for support in cover:
-                modes[strings[support].pop()] = following[span]
+            for kind in cover:
+                modes[alike[kind].pop()] = following[span]
             following[span] += 1
     return modes
 
 
-def _covers(
-    spaces: frozenset[int], supports: Sequence[frozenset[int]]
-) -> Iterator[tuple[frozenset[int], ...]]:
-    """All ways to write `spaces` as a disjoint union of `supports`."""
+def _covers(spaces: frozenset[int], kinds: Sequence[frozenset[int]]) -> Iterator[tuple[int, ...]]:
+    """All ways to write `spaces` as a disjoint union of `kinds`, which are named by their place."""
     if not spaces:
         yield ()
-        return
-    for support in supports:
-        if min(spaces) in support and support <= spaces:
-            for others in _covers(spaces - support, supports):
-                yield (support, *others)
+    for place, kind in enumerate(kinds):
+        if kind <= spaces and min(spaces) in kind:
+            yield from ((place, *others) for others in _covers(spaces - kind, kinds))

@@ -6,7 +6,7 @@ The layer of section 3.3 of "Cracking the Hessian" maps a sequence x (n,) to w_V
 
 It reads w_Q and w_K only through c = ⟨w_Q, w_K⟩, so every loss is some φ(w_V, c), and its Hessian
 is made of four numbers: α = φ_11, β = φ_12, γ = φ_2, ζ = φ_22 (a 1 stands for a derivative in w_V,
-a 2 for one in c). `Curvature` turns them into the full spectrum: ±γ, d_K − 1 times each, and three
+a 2 for one in c). `Head` turns them into the full spectrum: ±γ, d_K − 1 times each, and three
 outliers, the eigenvalues of a 3×3 matrix. `ScalarAttention` finds the four numbers for batches of
 sequences of different lengths, with weights, additive biases and a causal mask.
 
@@ -23,11 +23,12 @@ from exacthessian.inputs import Array, nonnegative_number, real_array
 from exacthessian.spectrum import Spectrum
 
 
-@dataclass(frozen=True)
-class Curvature:
-    """α = ∂²φ/∂w_V², β = ∂²φ/∂w_V∂c, γ = ∂φ/∂c, ζ = ∂²φ/∂c² of a loss φ(w_V, c), c = ⟨w_Q, w_K⟩.
+@dataclass(frozen=True, eq=False)
+class Head:
+    """A loss φ(w_V, c), c = ⟨w_Q, w_K⟩, at one point, to second order: α = ∂²φ/∂w_V²,
+    β = ∂²φ/∂w_V∂c, γ = ∂φ/∂c, ζ = ∂²φ/∂c², and the weights `query` w_Q and `key` w_K, both (d_K,).
 
-    >>> Curvature(alpha=1, beta=0, gamma=0.5, zeta=2).spectrum([1, 0, 0], [0, 1, 0])
+    >>> Head(alpha=1, beta=0, gamma=0.5, zeta=2, query=[1, 0, 0], key=[0, 1, 0]).spectrum()
     Spectrum(4.06155 × 1, 1 × 1, 0.5 × 2, -0.0615528 × 1, -0.5 × 2)
     """
 
@@ -35,43 +36,72 @@ class Curvature:
     beta: float
     gamma: float
     zeta: float
+    query: Array
+    key: Array
 
     def __post_init__(self) -> None:
-        for name in ("alpha", "beta", "gamma", "zeta"):
-            number = float(real_array(name, getattr(self, name), ndim=0))
-            object.__setattr__(self, name, number)
+        query, key = _query_and_key(self.query, self.key)
+        object.__setattr__(self, "query", query)
+        object.__setattr__(self, "key", key)
 
     @classmethod
-    def mean(cls, curvatures: Sequence["Curvature"], weights: ArrayLike) -> "Curvature":
-        """The curvature of Σ_b weights[b] φ_b: each of the four scalars is added up.
+    def mixing(
+        cls,
+        value: float,
+        moments: Sequence[ArrayLike],
+        target: ArrayLike,
+        query: ArrayLike,
+        key: ArrayLike,
+    ) -> "Head":
+        """The head with loss 1/(2n) |w_V m(c) − y|², from m, m', m'' at c, (n,) each.
 
-        >>> Curvature.mean([Curvature(1, 2, 3, 4), Curvature(3, 2, 1, 0)], [0.5, 0.5])
-        Curvature(alpha=2.0, beta=2.0, gamma=2.0, zeta=2.0)
+        With δ = w_V m − y the scalars are α = |m|²/n, β = ⟨w_V m + δ, m'⟩/n, γ = w_V ⟨δ, m'⟩/n and
+        ζ = (w_V² |m'|² + w_V ⟨δ, m''⟩)/n. Any rule that mixes the tokens with weights that depend
+        on c alone fits: softmax is one of them.
+
+        >>> head = Head.mixing(2.0, ([1.0], [3.0], [5.0]), [1.0], [1.0], [1.0])
+        >>> head.alpha, head.beta, head.gamma, head.zeta
+        (1.0, 9.0, 6.0, 46.0)
         """
-        omega = real_array("weights", weights, ndim=1)
-        if len(omega) != len(curvatures):
-            raise ValueError(
-                f"weights must have one number per curvature ({len(curvatures)}), got {len(omega)}"
-            )
-        rows = np.array([[c.alpha, c.beta, c.gamma, c.zeta] for c in curvatures])
-        alpha, beta, gamma, zeta = omega @ rows.reshape(-1, 4)
-        return cls(alpha, beta, gamma, zeta)
+        m, first, second = (np.asarray(moment, dtype=float) for moment in moments)
+        delta, n = value * m - np.asarray(target, dtype=float), m.size
+        return cls(
+            alpha=float(m @ m) / n,
+            beta=float((value * m + delta) @ first) / n,
+            gamma=value * float(delta @ first) / n,
+            zeta=(value**2 * float(first @ first) + value * float(delta @ second)) / n,
+            query=np.asarray(query),
+            key=np.asarray(key),
+        )
 
-    def block(self, query: ArrayLike, key: ArrayLike) -> Array:
+    @property
+    def product(self) -> float:
+        """c = ⟨w_Q, w_K⟩."""
+        return float(self.query @ self.key)
+
+    @property
+    def norm(self) -> float:
+        """N = |w_Q|² + |w_K|²."""
+        return float(self.query @ self.query + self.key @ self.key)
+
+    def head(self) -> "Head":
+        """This head: what has a head can be asked for it, a `ScalarAttention` too."""
+        return self
+
+    def block(self) -> Array:
         """The Hessian on the three-dimensional space that holds the outliers, (3, 3).
 
         With P = |w_Q + w_K|/√2 and R = |w_Q − w_K|/√2 it is
 
             [[α, βP, βR], [βP, ζP² + γ, ζPR], [βR, ζPR, ζR² − γ]].
 
-        >>> Curvature(1, 2, 3, 4).block([1], [1])
+        >>> Head(1, 2, 3, 4, [1], [1]).block()
         array([[ 1.        ,  2.82842712,  0.        ],
                [ 2.82842712, 11.        ,  0.        ],
                [ 0.        ,  0.        , -3.        ]])
         """
-        w_q, w_k = query_and_key(query, key)
-        plus = float(np.linalg.norm(w_q + w_k)) / np.sqrt(2)
-        minus = float(np.linalg.norm(w_q - w_k)) / np.sqrt(2)
+        plus = float(np.linalg.norm(self.query + self.key)) / np.sqrt(2)
+        minus = float(np.linalg.norm(self.query - self.key)) / np.sqrt(2)
         alpha, beta, gamma, zeta = self.alpha, self.beta, self.gamma, self.zeta
         return np.array(
             [
@@ -81,99 +111,41 @@ class Curvature:
             ]
         )
 
-    def outliers(self, query: ArrayLike, key: ArrayLike) -> Array:
+    def outliers(self) -> Array:
         """The three outlier eigenvalues of Theorem 3.5, descending, (3,).
 
-        >>> Curvature(1, 0, 0.5, 2).outliers([0, 1], [1, 0]).round(4)
+        >>> Head(1, 0, 0.5, 2, [0, 1], [1, 0]).outliers().round(4)
         array([ 4.0616,  1.    , -0.0616])
         """
-        return np.array(np.linalg.eigvalsh(self.block(query, key))[::-1], dtype=np.float64)
+        return np.asarray(np.linalg.eigvalsh(self.block())[::-1])
 
-    def spectrum(self, query: ArrayLike, key: ArrayLike) -> Spectrum:
+    def spectrum(self) -> Spectrum:
         """All 2d_K + 1 eigenvalues: three labelled "outlier", and γ and −γ, labelled "bulk",
         d_K − 1 times each (Theorem 3.5).
 
-        >>> Curvature(1, 0, 0.5, 2).spectrum([0, 1], [1, 0]).select("bulk")
+        >>> Head(1, 0, 0.5, 2, [0, 1], [1, 0]).spectrum().select("bulk")
         Spectrum(0.5 × 1, -0.5 × 1)
         """
-        width = query_and_key(query, key)[0].size
-        return with_bulk(self.outliers(query, key), self.gamma, width - 1)
+        copies = len(self.query) - 1
+        bulk = ((sign * self.gamma, copies, "bulk") for sign in (1, -1))
+        return Spectrum.of(*((value, 1, "outlier") for value in self.outliers()), *bulk)
 
-    def hessian(self, query: ArrayLike, key: ArrayLike) -> Array:
+    def hessian(self) -> Array:
         """The dense Hessian (2d_K + 1, 2d_K + 1) in the order (w_V, w_Q, w_K), appendix B.5.
 
-        >>> Curvature(1, 2, 3, 4).hessian([1], [5])
+        >>> Head(1, 2, 3, 4, [1], [5]).hessian()
         array([[  1.,  10.,   2.],
                [ 10., 100.,  23.],
                [  2.,  23.,   4.]])
         """
-        w_q, w_k = query_and_key(query, key)
-        width = w_q.size
-        direction = np.concatenate([w_k, w_q])  # ∂c/∂(w_Q, w_K)
+        width = len(self.query)
+        direction = np.concatenate([self.key, self.query])  # ∂c/∂(w_Q, w_K)
         swap = np.kron([[0.0, 1.0], [1.0, 0.0]], np.eye(width))  # ∂²c
         dense = np.empty((2 * width + 1, 2 * width + 1))
         dense[0, 0] = self.alpha
         dense[0, 1:] = dense[1:, 0] = self.beta * direction
         dense[1:, 1:] = self.zeta * np.outer(direction, direction) + self.gamma * swap
         return dense
-
-
-def with_bulk(outliers: ArrayLike, gamma: float, copies: int) -> Spectrum:
-    """The outliers together with γ and −γ, `copies` times each, labelled "outlier" and "bulk".
-
-    >>> with_bulk([3.0], gamma=0.5, copies=2).labels
-    ('outlier', 'bulk', 'bulk')
-    """
-    alone = Spectrum.from_values(outliers, "outlier")
-    if copies == 0:
-        return alone
-    values, counts = np.array([gamma, -gamma]), np.array([copies, copies])
-    return Spectrum.merge([alone, Spectrum(values, counts, ("bulk", "bulk"))])
-
-
-def query_and_key(query: ArrayLike, key: ArrayLike) -> tuple[Array, Array]:
-    """w_Q and w_K as float64 vectors (d_K,) of one length, at least one.
-
-    >>> query_and_key([1, 2], [3, 4])
-    (array([1., 2.]), array([3., 4.]))
-    """
-    w_q, w_k = real_array("query", query, ndim=1), real_array("key", key, ndim=1)
-    if w_q.size == 0:
-        raise ValueError("query must have at least one entry, got length 0")
-    if w_k.size != w_q.size:
-        raise ValueError(f"key must have length {w_q.size} to match query, got length {w_k.size}")
-    return w_q, w_k
-
-
-def mixing_curvature(
-    value: float, mix: ArrayLike, first: ArrayLike, second: ArrayLike, target: ArrayLike
-) -> Curvature:
-    """The four scalars of 1/(2n) |w_V m(c) − y|² from `mix` m, `first` m', `second` m'' at c, (n,).
-
-    With δ = w_V m − y they are α = |m|²/n, β = ⟨w_V m + δ, m'⟩/n, γ = w_V ⟨δ, m'⟩/n and
-    ζ = (w_V² |m'|² + w_V ⟨δ, m''⟩)/n. Any rule that mixes the tokens with weights that depend on
-    c alone fits: softmax is one of them.
-
-    >>> mixing_curvature(2.0, [1.0], [3.0], [5.0], [1.0])
-    Curvature(alpha=1.0, beta=9.0, gamma=6.0, zeta=46.0)
-    """
-    w_v = float(real_array("value", value, ndim=0))
-    m, m_1 = real_array("mix", mix, ndim=1), real_array("first", first, ndim=1)
-    m_2, y = real_array("second", second, ndim=1), real_array("target", target, ndim=1)
-    if m.size == 0:
-        raise ValueError("mix must have at least one entry, got length 0")
-    for name, array in (("first", m_1), ("second", m_2), ("target", y)):
-        if array.size != m.size:
-            raise ValueError(
-                f"{name} must have length {m.size} to match mix, got length {array.size}"
-            )
-    delta, n = w_v * m - y, m.size
-    return Curvature(
-        alpha=float(m @ m) / n,
-        beta=float((w_v * m + delta) @ m_1) / n,
-        gamma=w_v * float(delta @ m_1) / n,
-        zeta=(w_v**2 * float(m_1 @ m_1) + w_v * float(delta @ m_2)) / n,
-    )
 
 
 def softmax_rows(scores: ArrayLike) -> Array:
@@ -185,8 +157,7 @@ def softmax_rows(scores: ArrayLike) -> Array:
     """
     given = np.asarray(scores, dtype=np.float64)
     powers = np.exp(given - given.max(axis=-1, keepdims=True))
-    rows: Array = powers / powers.sum(axis=-1, keepdims=True)
-    return rows
+    return powers / powers.sum(axis=-1, keepdims=True)
 
 
 def attention_moments(attention: ArrayLike, sequence: ArrayLike) -> tuple[Array, Array, Array]:
@@ -196,13 +167,7 @@ def attention_moments(attention: ArrayLike, sequence: ArrayLike) -> tuple[Array,
     >>> attention_moments([[0.75, 0.25]], [0.0, 4.0])
     (array([1.]), array([3.]), array([6.]))
     """
-    rows = real_array("attention", attention, ndim=2)
-    x = real_array("sequence", sequence, ndim=1)
-    if rows.shape[1] != x.size:
-        raise ValueError(
-            f"sequence must have length {rows.shape[1]} to match attention "
-            f"({rows.shape[0]}×{rows.shape[1]}), got length {x.size}"
-        )
+    rows, x = np.asarray(attention, dtype=float), np.asarray(sequence, dtype=float)
     mean = rows @ x
     deviation = x - mean[:, None]
     return mean, np.sum(rows * deviation**2, axis=1), np.sum(rows * deviation**3, axis=1)
@@ -235,61 +200,41 @@ class ScalarAttention:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "value", float(real_array("value", self.value, ndim=0)))
-        query, key = query_and_key(self.query, self.key)
-        object.__setattr__(self, "query", query)
-        object.__setattr__(self, "key", key)
+        query, key = _query_and_key(self.query, self.key)
         inputs = tuple(real_array(f"inputs[{b}]", x, ndim=1) for b, x in enumerate(self.inputs))
         targets = tuple(real_array(f"targets[{b}]", y, ndim=1) for b, y in enumerate(self.targets))
-        if not inputs:
-            raise ValueError("inputs must hold at least one sequence, got none")
-        if len(targets) != len(inputs):
+        lengths = [x.size for x in inputs]
+        if not inputs or min(lengths) == 0 or [y.size for y in targets] != lengths:
             raise ValueError(
-                f"targets must hold {len(inputs)} sequences to match inputs, got {len(targets)}"
+                "inputs and targets must hold at least one sequence, of the same lengths, at least "
+                f"1, got lengths {lengths} and {[y.size for y in targets]}"
             )
-        for b, (x, y) in enumerate(zip(inputs, targets, strict=True)):
-            if x.size == 0:
-                raise ValueError(f"inputs[{b}] must have at least one token, got length 0")
-            if y.size != x.size:
-                raise ValueError(
-                    f"targets[{b}] must have length {x.size} to match inputs[{b}], "
-                    f"got length {y.size}"
-                )
-        object.__setattr__(self, "inputs", inputs)
-        object.__setattr__(self, "targets", targets)
         given = np.full(len(inputs), 1 / len(inputs)) if self.weights is None else self.weights
         weights = real_array("weights", given, ndim=1)
-        if weights.size != len(inputs):
+        if weights.size != len(inputs) or np.any(weights < 0):
             raise ValueError(
-                f"weights must have one number per sequence ({len(inputs)}), got {weights.size}"
+                f"weights must be {len(inputs)} numbers, one per sequence, none negative, "
+                f"got {weights}"
             )
-        if np.any(weights < 0):
-            raise ValueError(f"weights must not be negative, got {weights.min()}")
-        object.__setattr__(self, "weights", weights)
-        rows = [np.zeros(x.size) for x in inputs] if self.biases is None else self.biases
+        rows = [np.zeros(n) for n in lengths] if self.biases is None else self.biases
         biases = tuple(real_array(f"biases[{b}]", row, ndim=None) for b, row in enumerate(rows))
-        if len(biases) != len(inputs):
+        if len(biases) != len(inputs) or any(
+            bias.shape not in ((n,), (n, n)) for bias, n in zip(biases, lengths, strict=True)
+        ):
             raise ValueError(
-                f"biases must hold {len(inputs)} arrays, one per sequence, got {len(biases)}"
+                f"biases must have shapes (n,) or (n, n) for the lengths n = {lengths}, "
+                f"got {[bias.shape for bias in biases]}"
             )
-        for b, (bias, x) in enumerate(zip(biases, inputs, strict=True)):
-            if bias.shape not in ((x.size,), (x.size, x.size)):
-                raise ValueError(
-                    f"biases[{b}] must have shape ({x.size},) or ({x.size}, {x.size}) "
-                    f"to match inputs[{b}], got {bias.shape}"
-                )
-        object.__setattr__(self, "biases", biases)
-        if not isinstance(self.causal, bool):
-            raise TypeError(f"causal must be True or False, got {self.causal!r}")
+        for name, made in (
+            *(("query", query), ("key", key), ("inputs", inputs), ("targets", targets)),
+            *(("weights", weights), ("biases", biases)),
+        ):
+            object.__setattr__(self, name, made)
 
     @property
     def product(self) -> float:
         """c = ⟨w_Q, w_K⟩."""
         return float(self.query @ self.key)
-
-    @property
-    def norm(self) -> float:
-        """N = |w_Q|² + |w_K|²."""
-        return float(self.query @ self.query + self.key @ self.key)
 
     def attention(self) -> tuple[Array, ...]:
         """The attention matrices A_b, each (n_b, n_b).
@@ -306,38 +251,38 @@ class ScalarAttention:
             matrices.append(softmax_rows(scores))
         return tuple(matrices)
 
-    def curvatures(self) -> tuple[Curvature, ...]:
+    def heads(self) -> tuple[Head, ...]:
         """The four scalars of each sequence, section 3.3: m = m_1, m' = x ⊙ m_2 / √d_K and
         m'' = x ⊙ x ⊙ m_3 / d_K.
 
-        >>> ScalarAttention(2.0, [1, 0], [0, 1], [[1, 3]], [[4, 4]]).curvatures()[0].alpha
+        >>> ScalarAttention(2.0, [1, 0], [0, 1], [[1, 3]], [[4, 4]]).heads()[0].alpha
         4.0
         """
-        width = self.query.size
-        each = []
+        width, each = self.query.size, []
         for x, y, rows in zip(self.inputs, self.targets, self.attention(), strict=True):
             m_1, m_2, m_3 = attention_moments(rows, x)
-            first, second = x * m_2 / np.sqrt(width), x**2 * m_3 / width
-            each.append(mixing_curvature(self.value, m_1, first, second, y))
+            moments = m_1, x * m_2 / np.sqrt(width), x**2 * m_3 / width
+            each.append(Head.mixing(self.value, moments, y, self.query, self.key))
         return tuple(each)
 
-    def curvature(self) -> Curvature:
-        """The four scalars of the whole loss: the weighted sum over the sequences.
+    def head(self) -> Head:
+        """The four scalars of the whole loss: the weighted sums over the sequences.
 
         >>> layer = ScalarAttention(2.0, [1, 0], [0, 1], [[1, 3], [6]], [[4, 4], [5]])
-        >>> layer.curvature().alpha
+        >>> layer.head().alpha
         20.0
         """
-        return Curvature.mean(self.curvatures(), self.weights)
+        rows = np.array([[h.alpha, h.beta, h.gamma, h.zeta] for h in self.heads()])
+        alpha, beta, gamma, zeta = (float(number) for number in self.weights @ rows)
+        return Head(alpha, beta, gamma, zeta, self.query, self.key)
 
-    def gauss_newton_curvature(self) -> Curvature:
-        """The four scalars of the Gauss–Newton part Jᵀ J: those at targets equal to the outputs.
+    def gauss_newton(self) -> Head:
+        """The four scalars of the Gauss–Newton part JᵀJ: those at targets equal to the outputs.
 
-        >>> layer = ScalarAttention(2.0, [1, 0], [0, 1], [[1, 3]], [[0, 0]])
-        >>> layer.gauss_newton_curvature().gamma
+        >>> ScalarAttention(2.0, [1, 0], [0, 1], [[1, 3]], [[0, 0]]).gauss_newton().gamma
         0.0
         """
-        return replace(self, targets=self.outputs()).curvature()
+        return replace(self, targets=self.outputs()).head()
 
     def outputs(self) -> tuple[Array, ...]:
         """w_V A_b x_b for each sequence, (n_b,).
@@ -369,7 +314,7 @@ class ScalarAttention:
         ):
             mean = attention_moments(rows, x)[0]
             slope += float(w * np.mean((self.value * mean - y) * mean))
-        gamma = self.curvature().gamma
+        gamma = self.head().gamma
         return np.concatenate([[slope], gamma * self.key, gamma * self.query])
 
     def hessian(self) -> Array:
@@ -378,7 +323,7 @@ class ScalarAttention:
         >>> ScalarAttention(2.0, [1], [0], [[1, 3]], [[4, 4]]).hessian().diagonal()
         array([ 4.,  0., 20.])
         """
-        return self.curvature().hessian(self.query, self.key)
+        return self.head().hessian()
 
     def spectrum(self) -> Spectrum:
         """All 2d_K + 1 eigenvalues of the Hessian, labelled "outlier" and "bulk" (Theorem 3.5).
@@ -386,7 +331,7 @@ class ScalarAttention:
         >>> ScalarAttention(2.0, [1, 0], [0, 1], [[1, 3]], [[4, 6]]).spectrum().size
         5
         """
-        return self.curvature().spectrum(self.query, self.key)
+        return self.head().spectrum()
 
     def sharpness(self) -> float:
         """The largest eigenvalue of the Hessian.
@@ -415,6 +360,14 @@ class ScalarAttention:
         >>> layer.with_sink(50.0).outputs()[0].round(6)
         array([1., 1.])
         """
-        extra = float(real_array("strength", strength, ndim=0))
-        biases = [bias + extra * (np.arange(bias.shape[-1]) == 0) for bias in self.biases]
+        biases = [bias + strength * (np.arange(bias.shape[-1]) == 0) for bias in self.biases]
         return replace(self, biases=tuple(biases))
+
+
+def _query_and_key(query: ArrayLike, key: ArrayLike) -> tuple[Array, Array]:
+    w_q, w_k = real_array("query", query, ndim=1), real_array("key", key, ndim=1)
+    if w_q.size == 0 or w_k.size != w_q.size:
+        raise ValueError(
+            f"query and key must have one length, at least 1, got {w_q.size} and {w_k.size}"
+        )
+    return w_q, w_k

@@ -16,37 +16,27 @@ with M = A_kᵀA_l, N = B_kΣxxB_lᵀ, C = C_kl and G = A_kᵀΩB_lᵀ. The firs
 Gauss–Newton part; the second is the functional part. For k = l the second term is absent and the
 functional part is λ_k times the identity.
 
-By (1) each row (a, i) of a block, reshaped like W_l, is a matrix of rank two,
-M[a]ᵀN[i] + C[i]ᵀG[a]. So the dense Hessian is written by batched products of inner dimension two
-straight into the result: one pass over memory, and no temporary of comparable size.
+Both terms are written below as they stand here, by `gauss_newton` and `functional`; `hessian` is
+their sum, written in one pass by `exacthessian.assembly`.
 """
 
 import copy
-import os
-import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import reduce
-from itertools import accumulate, groupby
+from itertools import accumulate
 from operator import matmul
-from typing import TYPE_CHECKING, NamedTuple, Self, cast
+from typing import Any, Self, cast
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.linalg import matrix_rank
+from numpy.typing import ArrayLike, NDArray
 from scipy.sparse.linalg import LinearOperator
 
-from exacthessian.inputs import Array, nonnegative_number, real_array, ridge_per_layer, whole_number
-
-if TYPE_CHECKING:
-    from exacthessian.aligned import AlignedChain
+from exacthessian.assembly import buffer, write_hessian
+from exacthessian.inputs import Array, nonnegative_number, real_array, ridge_per_layer, stepped
 
 MOMENT_TOLERANCE = 1e-12
-# Rows are written in groups of about this many entries, which stay in the cache (4 MiB) …
-CHUNK_ENTRIES = 2**19
-# … and temporaries of this size (32 KiB) are allowed however small the result is.
-SMALL_ENTRIES = 2**12
-# Results of up to 256 MiB are allocated without asking how much memory there is.
-SMALL_BYTES = 2**28
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -115,19 +105,8 @@ class LinearChain:
                 "X and Y must have the same number of columns, at least 1, "
                 f"got {_times(inputs)} and {_times(targets)}"
             )
-        checked = _checked_weights(weights)
-        if len(inputs) != checked[0].shape[1]:
-            raise ValueError(
-                f"X must have {checked[0].shape[1]} rows to match weights[0] "
-                f"({_times(checked[0])}), got {_times(inputs)}"
-            )
-        if len(targets) != len(checked[-1]):
-            raise ValueError(
-                f"Y must have {len(checked[-1])} rows to match weights[{len(checked) - 1}] "
-                f"({_times(checked[-1])}), got {_times(targets)}"
-            )
         return cls(
-            weights=checked,
+            weights=cast(tuple[Array, ...], weights),
             sigma_xx=inputs @ inputs.T / samples,
             sigma_yx=targets @ inputs.T / samples,
             half_y2=float(np.sum(targets**2) / (2 * samples)),
@@ -164,8 +143,7 @@ class LinearChain:
         >>> LinearChain([[[2.0], [3.0]], [[5.0, 7.0]]], [[1.0]], [[0.0]]).product
         array([[31.]])
         """
-        product: Array = reduce(matmul, reversed(self.weights))
-        return product.copy()
+        return reduce(matmul, reversed(self.weights)).copy()
 
     @property
     def residual(self) -> Array:
@@ -174,8 +152,35 @@ class LinearChain:
         >>> LinearChain([[[2.0]], [[3.0]]], [[5.0]], [[7.0]]).residual
         array([[23.]])
         """
-        residual: Array = self.product @ self.sigma_xx - self.sigma_yx
-        return residual
+        return self.product @ self.sigma_xx - self.sigma_yx
+
+    @property
+    def after(self) -> tuple[Array, ...]:
+        """A_l = W_{L−1} ⋯ W_{l+1} for every layer l, shape (d_L, d_{l+1}).
+
+        >>> [A.item() for A in LinearChain([[[2.0]], [[3.0]], [[5.0]]], [[1.0]], [[0.0]]).after]
+        [15.0, 5.0, 1.0]
+        """
+        last = np.eye(len(self.weights[-1]))
+        return tuple(accumulate(reversed(self.weights[1:]), matmul, initial=last))[::-1]
+
+    @property
+    def before(self) -> tuple[Array, ...]:
+        """B_l = W_{l−1} ⋯ W_0 for every layer l, shape (d_l, d_0).
+
+        >>> [B.item() for B in LinearChain([[[2.0]], [[3.0]], [[5.0]]], [[1.0]], [[0.0]]).before]
+        [1.0, 2.0, 6.0]
+        """
+        first = np.eye(self.widths[0])
+        return tuple(accumulate(self.weights[:-1], lambda B, W: W @ B, initial=first))
+
+    def between(self, k: int, l: int) -> Array:
+        """C_kl = W_{k−1} ⋯ W_{l+1} for layers l < k, shape (d_k, d_{l+1}).
+
+        >>> LinearChain([[[2.0]], [[3.0]], [[5.0]]], [[1.0]], [[0.0]]).between(2, 0).item()
+        3.0
+        """
+        return reduce(lambda C, W: W @ C, self.weights[l + 1 : k], np.eye(self.widths[l + 1]))
 
     def parameters(self) -> Array:
         """All weights as one vector θ (P,): layer by layer, each row by row.
@@ -225,23 +230,16 @@ class LinearChain:
         decays = (ridge * weight for ridge, weight in zip(self._ridge, self.weights, strict=True))
         return np.concatenate([(s + d).ravel() for s, d in zip(slopes, decays, strict=True)])
 
-    def gradient_step(self, eta: float) -> Self:
+    def step(self, eta: float) -> Self:
         """One step of gradient descent, θ − η∇loss.
 
-        >>> LinearChain([[[2.0]], [[3.0]]], [[1.0]], [[4.0]]).gradient_step(0.1).parameters()
+        >>> LinearChain([[[2.0]], [[3.0]]], [[1.0]], [[4.0]]).step(0.1).parameters()
         array([1.4, 2.6])
         """
-        step = nonnegative_number("eta", eta)
-        if step == 0:
-            raise ValueError("eta must be positive, got 0")
-        with np.errstate(over="ignore", invalid="ignore"):
-            theta = self.parameters() - step * self.gradient()
-        if not np.all(np.isfinite(theta)):
-            raise ValueError(f"eta = {step} makes the weights overflow")
-        return self.with_parameters(theta)
+        return self.with_parameters(stepped(self.parameters(), eta, self.gradient()))
 
     def hessian(self, out: Array | None = None) -> Array:
-        """The Hessian (P, P) of the loss, exactly symmetric: blocks (1), plus λ on the diagonal.
+        """The Hessian (P, P) of the loss, `gauss_newton() + functional()`, symmetric to rounding.
 
         It is written into `out` when that is given: a C-contiguous float64 array (P, P), which
         saves the cost of fresh memory when many Hessians are computed.
@@ -251,50 +249,43 @@ class LinearChain:
         array([[50.5 , 53.  ],
                [53.  , 18.25]])
         """
-        return self._assemble(out, tangent=True, curvature=True)
+        H = buffer(self.size, out)
+        write_hessian(H, self.weights, self.after, self.before, self.sigma_xx, self.residual)
+        if any(self._ridge):
+            H.reshape(-1)[:: self.size + 1] += self._ridges()
+        return H
 
-    def gauss_newton(self, out: Array | None = None) -> Array:
+    def gauss_newton(self) -> Array:
         """The Gauss–Newton part (P, P), the first term of (1): blocks A_kᵀA_l ⊗ B_kΣxxB_lᵀ.
 
         >>> LinearChain([[[3.0]], [[5.0]]], [[2.0]], [[7.0]], ridge=1.0).gauss_newton()
         array([[50., 30.],
                [30., 18.]])
         """
-        return self._assemble(out, tangent=True, curvature=False)
+        A, B, Sigma = self.after, self.before, self.sigma_xx
 
-    def functional(self, out: Array | None = None) -> Array:
+        def block(k: int, l: int) -> NDArray[Any]:
+            return np.kron(A[k].T @ A[l], B[k] @ Sigma @ B[l].T)
+
+        return _symmetric(block, self.depth)
+
+    def functional(self) -> Array:
         """The functional part (P, P), the second term of (1), plus λ on the diagonal.
 
         >>> LinearChain([[[3.0]], [[5.0]]], [[2.0]], [[7.0]], ridge=1.0).functional()
         array([[ 1., 23.],
                [23.,  1.]])
         """
-        return self._assemble(out, tangent=False, curvature=True)
+        A, B, Omega = self.after, self.before, self.residual
 
-    def layer_block(self, row: int, column: int) -> Array:
-        """The block of the Hessian that belongs to layers `row` = k and `column` = l, counted from
-        0: shape (d_{k+1}·d_k, d_{l+1}·d_l).
+        def block(k: int, l: int) -> NDArray[Any]:
+            shape = self.weights[k].size, self.weights[l].size
+            if k == l:
+                return np.zeros(shape)
+            G = A[k].T @ Omega @ B[l].T
+            return np.einsum("ij,ab->aijb", self.between(k, l), G).reshape(shape)
 
-        >>> LinearChain([[[3.0]], [[5.0]]], [[2.0]], [[7.0]]).layer_block(1, 0)
-        array([[53.]])
-        """
-        for name, layer in (("row", row), ("column", column)):
-            if whole_number(name, layer, least=0) >= self.depth:
-                raise ValueError(f"{name} must be at most {self.depth - 1}, got {layer}")
-        high, low = max(row, column), min(row, column)
-        outs, ins = self.weights[high].shape
-        rows, columns = self.weights[high].size, self.weights[low].size
-        _refuse_more_than_memory(f"the {rows}×{columns} block", rows * columns)
-        block = np.empty((rows, columns))
-        factors = self._factors(high, slice(0, outs), slice(0, ins))[low]
-        if high == low:
-            factors = factors.symmetrised()
-        (run,) = _runs([factors])
-        for a, i in _chunks(outs, ins, max(1, CHUNK_ENTRIES // columns)):
-            _write_rows(block[_rows(0, ins, a, i)], [run.rows(a, i)])
-        if high == low:
-            block.reshape(-1)[:: columns + 1] += self._ridge[high]
-        return block if row == high else block.T.copy()
+        return _symmetric(block, self.depth) + np.diag(self._ridges())
 
     def hvp(self, v: ArrayLike) -> Array:
         """The Hessian times v, shape (P,) or (P, m) for m vectors at once, without the Hessian.
@@ -307,7 +298,7 @@ class LinearChain:
         >>> LinearChain([[[3.0]], [[5.0]]], [[2.0]], [[7.0]]).hvp([1.0, 10.0])
         array([580., 233.])
         """
-        vector = real_array("v", v, ndim=None)
+        vector = np.asarray(v, dtype=np.float64)
         if vector.ndim not in (1, 2) or len(vector) != self.size:
             raise ValueError(
                 f"v must have shape ({self.size},) or ({self.size}, m), got {vector.shape}"
@@ -335,15 +326,6 @@ class LinearChain:
             dtype=np.float64,
         )
 
-    def align(self, tol: float = 1e-8) -> "AlignedChain":
-        """This chain in its singular bases, if its layers and moments have common ones up to a
-        relative error `tol`.
-        """
-        # Imported here because aligned imports chain.
-        from exacthessian.aligned import AlignedChain
-
-        return AlignedChain.from_chain(self, tol)
-
     def __repr__(self) -> str:
         return f"LinearChain(widths={self.widths}, size={self.size})"
 
@@ -351,6 +333,10 @@ class LinearChain:
     def _ridge(self) -> tuple[float, ...]:
         """λ_l for each layer."""
         return cast(tuple[float, ...], self.ridge)
+
+    def _ridges(self) -> Array:
+        """λ_l for each parameter (P,)."""
+        return np.repeat(self._ridge, [weight.size for weight in self.weights])
 
     def _layers(self, vectors: Array) -> Iterator[Array]:
         """The parts of `vectors` (…, P) that belong to each layer, as (…, d_{l+1}, d_l)."""
@@ -386,208 +372,33 @@ class LinearChain:
         flat = [part.reshape(*v.shape[1:], weight.size) for part, weight in changes]
         return np.concatenate(flat, axis=-1).T
 
-    def _factors(self, k: int, outs: slice, ins: slice) -> list["_Factors"]:
-        """The rows a ∈ outs, i ∈ ins of the factors in (1) for the blocks (k, 0), …, (k, k)."""
-        weights = self.weights
-        transposes = [weight.T for weight in weights]
-        rows = np.eye(outs.stop - outs.start, len(weights[k]), k=outs.start)
-        *_, after = accumulate(transposes[k + 1 :], matmul, initial=rows)  # A_kᵀ
-        product, *m = [*accumulate(reversed(weights), matmul, initial=after)][::-1]
-        pulled = product @ self.sigma_xx - after @ self.sigma_yx  # A_kᵀΩ
-        g = [*accumulate(transposes[:k], matmul, initial=pulled)]
-        rows = np.eye(ins.stop - ins.start, weights[k].shape[1], k=ins.start)
-        before, *c = [*accumulate(reversed(weights[:k]), matmul, initial=rows)][::-1]  # B_k
-        n = [*accumulate(transposes[:k], matmul, initial=before @ self.sigma_xx)]
-        nothing = np.zeros((len(before), len(weights[k])))
-        diagonal = _Factors(m[k], n[k], nothing, np.zeros_like(g[k]))
-        return [*(_Factors(*block) for block in zip(m[:k], n[:k], c, g[:k], strict=True)), diagonal]
 
-    def _assemble(self, out: Array | None, tangent: bool, curvature: bool) -> Array:
-        """The sum of the chosen terms of (1) for all blocks, and λ with the second of them.
+def gauss_newton_rank(chain: LinearChain) -> int:
+    """The rank of the Gauss–Newton part: Σ_l (α_l − α_{l−1}) β_l with the ranks α_l of A_l and β_l
+    of B_l Σxx, and α = 0 before the first layer.
 
-        Upper blocks are written from the transposed factors of the lower ones. That repeats every
-        number exactly where products round alike; where they do not, or where the factors would
-        need memory comparable to the result, upper blocks are copied from lower ones.
-        """
-        hessian = self._buffer(out)
-        spans = [sum(weight.shape) for weight in self.weights]
-        spare = max(self.size**2 // 24, SMALL_ENTRIES)
-        rows = max(1, min(CHUNK_ENTRIES // self.size, spare // (2 * sum(spans))))
-        stored = sum(span * sum(spans[: k + 1]) for k, span in enumerate(spans))
-        if stored <= spare and _rounds_alike({weight.shape for weight in self.weights}):
-            self._write_directly(hessian, rows, tangent, curvature)
-        else:
-            self._write_and_mirror(hessian, rows, tangent, curvature)
-        if curvature and any(self._ridge):
-            sizes = [weight.size for weight in self.weights]
-            hessian.reshape(-1)[:: self.size + 1] += np.repeat(self._ridge, sizes)
-        return hessian
-
-    def _buffer(self, out: Array | None) -> Array:
-        """`out`, if it can hold the Hessian, or fresh memory for it."""
-        shape = (self.size, self.size)
-        if out is None:
-            _refuse_more_than_memory(f"a dense Hessian of P = {self.size} parameters", self.size**2)
-            return np.empty(shape)
-        if not isinstance(out, np.ndarray):
-            raise TypeError(f"out must be a numpy array, got {type(out).__name__}")
-        if out.shape != shape:
-            raise ValueError(f"out must have shape {shape}, got {out.shape}")
-        if out.dtype != np.float64:
-            raise TypeError(f"out must have dtype float64, got {out.dtype}")
-        if not out.flags.c_contiguous or not out.flags.writeable:
-            raise ValueError("out must be C-contiguous and writeable")
-        return out
-
-    def _write_directly(self, hessian: Array, rows: int, tangent: bool, curvature: bool) -> None:
-        """Write all blocks, row after row: memory is fastest when it is written in order."""
-        lower = []
-        for k, (n_out, n_in) in enumerate(weight.shape for weight in self.weights):
-            lower.append(self._factors(k, slice(0, n_out), slice(0, n_in)))
-            lower[k][k] = lower[k][k].symmetrised()
-        start = 0
-        for k, (n_out, n_in) in enumerate(weight.shape for weight in self.weights):
-            above = (lower[m][k].transposed() for m in range(k + 1, self.depth))
-            runs = [run.terms(tangent, curvature) for run in _runs([*lower[k], *above])]
-            for outs, ins in _chunks(n_out, n_in, rows):
-                here = _rows(start, n_in, outs, ins)
-                _write_rows(hessian[here], [run.rows(outs, ins) for run in runs])
-            start += n_out * n_in
-
-    def _write_and_mirror(self, hessian: Array, rows: int, tangent: bool, curvature: bool) -> None:
-        """Write the blocks on and below the diagonal in groups of rows, with the factors of those
-        rows only, and copy what is below the diagonal to above it.
-        """
-        start = 0
-        for k, (n_out, n_in) in enumerate(weight.shape for weight in self.weights):
-            for outs, ins in _chunks(n_out, n_in, rows):
-                here = _rows(start, n_in, outs, ins)
-                runs = _runs(self._factors(k, outs, ins))
-                _write_rows(hessian[here], [run.terms(tangent, curvature) for run in runs])
-                hessian[: here.start, here] = hessian[here, : here.start].T
-                corner = hessian[here, here]
-                corner[...] = np.tril(corner) + np.tril(corner, -1).T
-            start += n_out * n_in
-
-
-class _Factors(NamedTuple):
-    """The factors M, N, C, G in (1) of a block, or of neighbouring blocks stacked along axis 1.
-
-    Row (a, i) of a block, reshaped like W_l, is M[a]ᵀN[i] + C[i]ᵀG[a].
+    >>> gauss_newton_rank(LinearChain([[[3.0], [0.0]], [[5.0, 0.0]]], [[2.0]], [[7.0]]))
+    1
     """
-
-    m: Array
-    n: Array
-    c: Array
-    g: Array
-
-    def transposed(self) -> "_Factors":
-        """The factors of the transposed block, in which C and G trade places."""
-        return _Factors(self.m.T, self.n.T, self.g.T, self.c.T)
-
-    def symmetrised(self) -> "_Factors":
-        """The factors of a diagonal block with M and N made exactly symmetric."""
-        return self._replace(m=(self.m + self.m.T) / 2, n=(self.n + self.n.T) / 2)
-
-    def terms(self, tangent: bool, curvature: bool) -> "_Factors":
-        """The factors of the first term of (1) only, of the second only, or of both."""
-        return _Factors(
-            self.m if tangent else np.zeros_like(self.m),
-            self.n if tangent else np.zeros_like(self.n),
-            self.c if curvature else np.zeros_like(self.c),
-            self.g if curvature else np.zeros_like(self.g),
-        )
-
-    def rows(self, outs: slice, ins: slice) -> "_Factors":
-        """The factors of the rows a ∈ outs, i ∈ ins."""
-        return _Factors(self.m[outs], self.n[ins], self.c[ins], self.g[outs])
+    layers = range(chain.depth)
+    alpha = [_rank(A, chain.weights[l + 1 :]) for l, A in zip(layers, chain.after, strict=True)]
+    beta = [
+        _rank(B @ chain.sigma_xx, [chain.sigma_xx, *chain.weights[:l]])
+        for l, B in zip(layers, chain.before, strict=True)
+    ]
+    return int(np.diff(alpha, prepend=0) @ beta)
 
 
-def _runs(blocks: Iterable[_Factors]) -> list[_Factors]:
-    """The blocks of a row of blocks, with neighbours of the same shape stacked along a new axis 1:
-    they can be written together.
-    """
-    runs = []
-    for _, group in groupby(blocks, key=lambda block: (block.m.shape[1], block.n.shape[1])):
-        first, *others = group
-        if others:
-            runs.append(
-                _Factors(*(np.stack(part, axis=1) for part in zip(first, *others, strict=True)))
-            )
-        else:
-            runs.append(_Factors(*(part[:, None] for part in first)))
-    return runs
+def _rank(product: Array, factors: Sequence[Array]) -> int:
+    """The rank of a product; its rounding errors are as large as its factors, not as it is."""
+    scale = np.prod([np.linalg.norm(factor, 2) for factor in factors])
+    return int(matrix_rank(product, tol=scale * max(product.shape) * np.finfo(float).eps))
 
 
-def _chunks(n_out: int, n_in: int, rows: int) -> Iterator[tuple[slice, slice]]:
-    """The index pairs (a, i) of a layer in order, in groups of at most `rows`: ranges of a with all
-    i, or, when one a has more than that, a single a with ranges of i.
-    """
-    step = max(1, rows // n_in)
-    for a in range(0, n_out, step):
-        for i in range(0, n_in, rows):
-            yield slice(a, min(a + step, n_out)), slice(i, min(i + rows, n_in))
-
-
-def _rows(start: int, n_in: int, outs: slice, ins: slice) -> slice:
-    """The rows of the Hessian that hold a group of index pairs of the layer starting at `start`."""
-    first = start + outs.start * n_in + ins.start
-    return slice(first, first + (outs.stop - outs.start) * (ins.stop - ins.start))
-
-
-def _write_rows(target: Array, runs: Iterable[_Factors]) -> None:
-    """Write M[a]ᵀN[i] + C[i]ᵀG[a] to row (a, i) of `target`, block after block: one batched product
-    of inner dimension 2 for each run of stacked blocks.
-    """
-    start = 0
-    for m, n, c, g in runs:
-        (n_out, count, height), (n_in, _, width) = m.shape, n.shape
-        left = np.empty((n_out, n_in, count, 2, height))
-        left[..., 0, :], left[..., 1, :] = m[:, None], c
-        right = np.empty((n_out, n_in, count, 2, width))
-        right[..., 0, :], right[..., 1, :] = n, g[:, None]
-        columns = target[:, start : start + count * height * width]
-        np.matmul(left.mT, right, out=columns.reshape(n_out, n_in, count, height, width))
-        start += count * height * width
-
-
-def _rounds_alike(tiles: set[tuple[int, int]]) -> bool:
-    """Whether products of inner dimension 2 round x₁y₁ + x₂y₂ in the same way in every entry of
-    tiles of these shapes.
-
-    They may fuse a multiplication with the addition, or not; the probe nearly cancels, so that
-    each way of rounding gives another number.
-    """
-    seen = set()
-    for height, width in tiles:
-        m, n = np.full((1, 1, height), 0.1), np.full((1, 1, width), 0.7)
-        c, g = np.full((1, 1, height), -0.3), np.full((1, 1, width), 0.7 / 3)
-        tile = np.empty((1, height * width))
-        _write_rows(tile, [_Factors(m, n, c, g)])
-        seen |= {tile.min(), tile.max()}
-    return len(seen) == 1
-
-
-def _refuse_more_than_memory(what: str, entries: int) -> None:
-    """Refuse to allocate more float64 numbers than the memory that is available can hold."""
-    needed = np.dtype(np.float64).itemsize * entries
-    if needed > SMALL_BYTES and needed > (available := _available_memory()):
-        raise MemoryError(
-            f"{what} needs {needed} bytes, and {available} are available; "
-            "hvp and operator work without it"
-        )
-
-
-def _available_memory() -> int:
-    """Bytes of memory that can still be taken, or all physical memory where that is not known."""
-    try:
-        with open("/proc/meminfo", encoding="ascii") as lines:
-            fields = dict(line.split(":") for line in lines)
-        return 1024 * int(fields["MemAvailable"].split()[0])
-    except (OSError, KeyError):
-        if not hasattr(os, "sysconf"):
-            return sys.maxsize
-        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+def _symmetric(block: Callable[[int, int], NDArray[Any]], depth: int) -> Array:
+    """The symmetric matrix that has block(k, l) for the layers k ≥ l."""
+    layers = range(depth)
+    return np.block([[block(k, l) if l <= k else block(l, k).T for l in layers] for k in layers])
 
 
 def _times(matrix: Array) -> str:

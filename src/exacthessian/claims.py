@@ -1,48 +1,71 @@
 """Claims and verdicts: what a paper says, and what a cell found when it checked.
 
-A registry file per paper lists every numbered claim and every figure. A chapter opens a claim,
-states the error of the printed form and, where that fails, of the corrected form; the verdict
-follows from the numbers:
+A registry file per paper lists every claim and every figure. A cell opens a claim and hands over
+the printed form, the truth and the cases; the referee finds the worst case itself, and the verdict
+follows:
 
 >>> from exacthessian.claims import claim
->>> with claim("depth-not-data/lemma-a.5", show=False) as c:
-...     c.printed(error=0.0, tol=1e-10)
->>> c.record.verdict
-'holds'
+>>> with claim("depth-not-data/statement-isometry", show=False) as c:
+...     c.printed(lambda depth: depth**2 - 1, lambda depth: depth**2, cases=[2, 3], tol=0)
+...     c.corrected(lambda depth: depth * depth, lambda depth: depth**2, cases=[2, 3], tol=0)
+>>> c.verdict
+'corrected'
 
-A verdict cannot be declared. The record is shown as a cell's output, and the ledger page is made
-from the outputs of the executed chapters.
+A verdict cannot be declared. Its record is shown as the cell's output, and the ledger is made from
+the outputs of the executed pages (`exacthessian.ledger`).
 """
 
+import ast
+import hashlib
+import hmac
+import inspect
 import json
 import math
+import os
+import platform
 import re
+import subprocess
 import sys
 import time
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, fields
 from functools import cache
 from html import escape, unescape
+from importlib import metadata
 from importlib.resources import files
-from typing import Any
+from pathlib import Path
+from types import CodeType, TracebackType
+from typing import Any, Self
 
-PAPERS = (
-    "depth-not-data",
-    "beyond-edge-of-stability",
-    "cracking-the-hessian",
-    "deep-linear-ufm",
-)
-WORST_FIRST = ("fails", "corrected", "not attempted", "analogue", "holds")
-WRONG_AS_PRINTED = ("fails", "corrected")
+import numpy as np
+
+from exacthessian import live
+
 WORDS = {
     "holds": "holds",
+    "holds generically": "holds generically",
+    "misprint": "misprint",
     "corrected": "holds once corrected",
     "fails": "fails",
-    "analogue": "analogue",
+    "analogue agrees": "analogue agrees",
+    "analogue undecided": "analogue undecided",
+    "analogue disagrees": "analogue disagrees",
     "not attempted": "not attempted",
 }
+WORST_FIRST = (
+    "fails",
+    "corrected",
+    "misprint",
+    "not attempted",
+    "analogue disagrees",
+    "analogue undecided",
+    "analogue agrees",
+    "holds generically",
+    "holds",
+)
+WRONG_AS_PRINTED = ("fails", "corrected", "misprint")
 FIGURE_STATUSES = (
     "as stated",
     "as stated up to a limit",
@@ -50,24 +73,32 @@ FIGURE_STATUSES = (
     "not possible here",
     "not attempted",
 )
+LEAST_SEEDS = 8
+SEAL = "EXACTHESSIAN_SEAL"
+PACKAGE = Path(str(files("exacthessian")))
 
 
 class ClaimError(Exception):
     """A check that cannot support a verdict."""
 
 
+class RegistryError(ValueError):
+    """A row of a registry that is not as it must be."""
+
+
 @dataclass(frozen=True)
 class Erratum:
-    """What an author would change at one place, and why; `proof` is a label in the chapter.
+    """What an author would change at one place, and why.
 
     `corrected` is what to print instead; where nothing like the printed sentence is true, it says
-    what is.
+    what is. `proof` is a label in the book; errata with equal `cause` are one fact.
     """
 
     printed: str
     corrected: str
     reason: str
     proof: str = ""
+    cause: str = ""
 
 
 @dataclass(frozen=True)
@@ -75,12 +106,17 @@ class Claim:
     """One claim or figure of a paper, in our own words.
 
     `id` is `<paper>/<kind>-<number>`, with `.<part>` behind it for one part of a claim whose parts
-    may get different verdicts. `full_size` says what a figure costs at the paper's own size.
+    may get different verdicts. `hypotheses` are the paper's, its proof's included; `uses` are the
+    ids that its printed proof leans on; `form` is its numbered function, as a path below the
+    package. `full_size` says what a figure costs at the paper's own size.
     """
 
     id: str
     place: str
     statement: str
+    hypotheses: tuple[str, ...] = ()
+    uses: tuple[str, ...] = ()
+    form: str = ""
     parts: tuple[str, ...] = ()
     erratum: Erratum | None = None
     full_size: str = ""
@@ -105,6 +141,7 @@ class Paper:
     """A paper's registry: its claims and figures by id, in the order of the paper."""
 
     id: str
+    number: int
     title: str
     short: str
     authors: tuple[str, ...]
@@ -112,30 +149,302 @@ class Paper:
     claims: Mapping[str, Claim]
     figures: Mapping[str, Claim]
 
+    @property
+    def leaves(self) -> list[Claim]:
+        """The claims that are counted: those without parts."""
+        return [subject for subject in self.claims.values() if not subject.parts]
+
+
+# ---------------------------------------------------------------------------------------------
+# The registry
+# ---------------------------------------------------------------------------------------------
+
+_PAPER_KEYS = {"paper", "number", "title", "short", "authors", "chapter", "claim", "figure"}
+_ROW_KEYS = {"id", "place", "statement", "hypotheses", "uses", "form", "parts", "erratum", "errata"}
+_PART_KEYS = {"statement", "hypotheses", "uses", "form"}
+_FIGURE_KEYS = {"id", "place", "statement", "full_size"}
+_ERRATUM_KEYS = {f.name for f in fields(Erratum)}
+
+
+@cache
+def _raw(name: str) -> Mapping[str, Any]:
+    text = (PACKAGE / "registry" / f"{name}.toml").read_text(encoding="utf-8")
+    return tomllib.loads(text)
+
+
+def _registries() -> tuple[str, ...]:
+    names = [path.stem for path in (PACKAGE / "registry").glob("*.toml")]
+    return tuple(sorted(names, key=lambda name: (_raw(name)["number"], name)))
+
+
+REGISTRIES = _registries()
+PAPERS = tuple(name for name in REGISTRIES if _raw(name)["number"] > 0)
+
+
+@cache
+def paper(name: str) -> Paper:
+    """Read the registry of one paper, or of this book's own theorems, `this-book`.
+
+    >>> len(paper("depth-not-data").figures)
+    16
+    """
+    if name not in REGISTRIES:
+        raise ValueError(f"paper must be one of {', '.join(REGISTRIES)}, got {name!r}")
+    data = _raw(name)
+    _require_keys(name, "the head", data, _PAPER_KEYS, _PAPER_KEYS - {"figure"})
+    claims = [subject for row in data["claim"] for subject in _claims_of(name, row)]
+    figures = []
+    for row in data.get("figure", []):
+        _require_keys(name, row.get("id", "?"), row, _FIGURE_KEYS, _FIGURE_KEYS - {"full_size"})
+        figures.append(Claim(**{**row, "id": f"{name}/{row['id']}"}))
+    return Paper(
+        id=name,
+        number=data["number"],
+        title=data["title"],
+        short=data["short"],
+        authors=tuple(data["authors"]),
+        chapter=data["chapter"],
+        claims={subject.id: subject for subject in claims},
+        figures={subject.id: subject for subject in figures},
+    )
+
+
+def _claims_of(name: str, row: Mapping[str, Any]) -> list[Claim]:
+    """A registry row as claims: the whole first, then its parts."""
+    key = row.get("id", "?")
+    _require_keys(name, key, row, _ROW_KEYS, {"id", "place", "statement", "hypotheses", "uses"})
+    id, parts = f"{name}/{key}", row.get("parts", {})
+    errata = row.get("errata", {})
+    if not errata.keys() <= parts.keys():
+        _refuse(name, key, f"errata must name parts of the claim, got {sorted(errata)}")
+    whole = Claim(
+        id=id,
+        place=row["place"],
+        statement=row["statement"],
+        hypotheses=_hypotheses(name, key, row["hypotheses"]),
+        uses=_uses(name, key, row["uses"]),
+        form=_form(name, key, row.get("form", "")),
+        parts=tuple(f"{id}.{part}" for part in parts),
+        erratum=_erratum(name, key, row.get("erratum")),
+    )
+    claims = [whole]
+    for part, entry in parts.items():
+        table = {"statement": entry} if isinstance(entry, str) else entry
+        where = f"{key}.{part}"
+        _require_keys(name, where, table, _PART_KEYS, {"statement"})
+        claims.append(
+            Claim(
+                id=f"{id}.{part}",
+                place=row["place"],
+                statement=table["statement"],
+                hypotheses=_hypotheses(name, where, table.get("hypotheses", row["hypotheses"])),
+                uses=_uses(name, where, table.get("uses", row["uses"])),
+                form=_form(name, where, table.get("form", "")),
+                erratum=_erratum(name, where, errata.get(part)),
+            )
+        )
+    return claims
+
+
+def _refuse(name: str, row: str, problem: str) -> None:
+    raise RegistryError(f"registry/{name}.toml, row {row}: {problem}")
+
+
+def _require_keys(
+    name: str, row: str, table: Mapping[str, Any], known: set[str], required: set[str]
+) -> None:
+    if unknown := table.keys() - known:
+        _refuse(name, row, f"unknown key {', '.join(sorted(unknown))}")
+    if missing := required - table.keys():
+        _refuse(name, row, f"missing key {', '.join(sorted(missing))}")
+
+
+def _hypotheses(name: str, row: str, given: Sequence[str]) -> tuple[str, ...]:
+    if not given or isinstance(given, str) or not all(text.strip() for text in given):
+        _refuse(name, row, "hypotheses must list at least one, as the paper states them")
+    return tuple(given)
+
+
+def _uses(name: str, row: str, given: Sequence[str]) -> tuple[str, ...]:
+    """The full ids of what a proof leans on; those of the same paper are given without its name."""
+    full = tuple(use if "/" in use else f"{name}/{use}" for use in given)
+    for use in full:
+        if use not in _ids(use.split("/")[0]):
+            _refuse(name, row, f"uses names {use!r}, which no registry has")
+    return full
+
+
+@cache
+def _ids(name: str) -> frozenset[str]:
+    if name not in REGISTRIES:
+        return frozenset()
+    keys = {row.get("id", "?"): row.get("parts", {}) for row in _raw(name)["claim"]}
+    parts = {f"{name}/{key}.{part}" for key, parts in keys.items() for part in parts}
+    return frozenset(parts | {f"{name}/{key}" for key in keys})
+
+
+def _form(name: str, row: str, given: str) -> str:
+    """The path of a row's function below the package; a bare name is one of the paper's module."""
+    path = given if "." in given or not given else f"papers.{_raw(name)['chapter']}.{given}"
+    if path and definition(path) is None:
+        _refuse(name, row, f"form {given!r} is no function of the package")
+    return path
+
+
+def _erratum(name: str, row: str, table: Mapping[str, str] | None) -> Erratum | None:
+    if table is None:
+        return None
+    _require_keys(name, row, table, _ERRATUM_KEYS, {"printed", "corrected", "reason"})
+    return Erratum(**table)
+
+
+def source_file(path: str) -> Path | None:
+    """The file of the package that a path such as `papers.depth_not_data.lemma_a_9` leads into.
+
+    >>> source_file("spectrum.Spectrum.distance").name
+    'spectrum.py'
+    """
+    names = path.split(".")
+    parents = (PACKAGE.joinpath(*names[:n]) for n in range(len(names) - 1, 0, -1))
+    pairs = ((parent.with_suffix(".py"), parent / "__init__.py") for parent in parents)
+    files = (file for pair in pairs for file in pair)
+    return next((file for file in files if file.exists()), None)
+
+
+@cache
+def definition(path: str) -> ast.FunctionDef | None:
+    """The definition of a function of the package, by its path below it; None if there is none.
+
+    >>> definition("spectrum.Spectrum.distance").name, definition("spectrum.nothing")
+    ('distance', None)
+    """
+    file = source_file(path)
+    if file is None:
+        return None
+    node: Any = ast.parse(file.read_text(encoding="utf-8"))
+    module = file.parent if file.name == "__init__.py" else file.with_suffix("")
+    for name in path.split(".")[len(module.relative_to(PACKAGE).parts) :]:
+        found = [inner for inner in getattr(node, "body", []) if getattr(inner, "name", "") == name]
+        node = found[0] if found else None
+    return node if isinstance(node, ast.FunctionDef) else None
+
+
+def source_hash(path: str) -> str:
+    """The first twelve hexadecimal digits of the SHA-256 of a function's syntax tree: comments and
+    line breaks do not change it, every formula does.
+
+    >>> len(source_hash("spectrum.Spectrum.distance"))
+    12
+    """
+    node = definition(path)
+    if node is None:
+        raise ValueError(f"path must name a function of the package, got {path!r}")
+    return hashlib.sha256(ast.dump(node).encode()).hexdigest()[:12]
+
+
+# ---------------------------------------------------------------------------------------------
+# Checks and verdicts
+# ---------------------------------------------------------------------------------------------
+
+
+def gap(found: Any, true: Any) -> float:
+    """How far a result is from the truth.
+
+    Integers: max|a − b|. Numbers and arrays: max|a − b| / max|b|, absolute where b = 0. Spectra:
+    their relative distance. Tuples: the largest gap of their entries. Infinite where the shapes,
+    the sizes or the kinds differ, or where a number is not finite.
+
+    >>> gap(12, 6), gap([2.0, 1.0], [2.0, 2.0]), gap((1, 0.5), (1, 0.25)), gap([1, 2], [1])
+    (6.0, 0.5, 1.0, inf)
+    """
+    if isinstance(true, tuple):
+        if not isinstance(found, tuple) or len(found) != len(true):
+            return math.inf
+        return max((gap(a, b) for a, b in zip(found, true, strict=True)), default=0.0)
+    if hasattr(true, "distance"):
+        same = isinstance(found, type(true)) and found.size == true.size
+        return found.distance(true) if same else math.inf
+    a, b = np.asarray(found), np.asarray(true)
+    if a.shape != b.shape or a.dtype.kind not in "biufc" or b.dtype.kind not in "biufc":
+        return math.inf
+    if not a.size:
+        return 0.0
+    if a.dtype.kind in "biu" and b.dtype.kind in "biu":
+        return float(np.abs(a.astype(np.int64) - b.astype(np.int64)).max())
+    difference, scale = float(np.abs(a - b).max()), float(np.abs(b).max())
+    if not (math.isfinite(difference) and math.isfinite(scale)):
+        return math.inf
+    return difference / scale if scale else difference
+
 
 @dataclass(frozen=True)
 class Check:
-    """One comparison: it passes when the error is at most the tolerance."""
+    """One comparison, and what it was made with.
+
+    It passes when the error is at most the tolerance. `cases` is 0 for an error that the cell
+    computed itself, in `unit`; `oracle` says whether automatic differentiation ran for it.
+    """
 
     error: float
     tol: float
+    unit: str = ""
+    cases: int = 0
+    worst: str = ""
+    function: str = ""
+    source: str = ""
+    truth: str = ""
+    oracle: bool = False
 
     @property
     def passes(self) -> bool:
         """Whether the error is within the tolerance."""
         return self.error <= self.tol
 
+    def __str__(self) -> str:
+        """What was compared and how it came out, in numbers that other machines reproduce."""
+        made = f"{self.cases} case{'s' * (self.cases != 1)} against {self.truth}: " * bool(
+            self.cases
+        )
+        if self.passes:
+            limit = f"within {self.tol:g}" if self.tol else "equal"
+            return made + " ".join(filter(None, [limit, self.unit if self.tol else ""]))
+        size = "other shape" if math.isinf(self.error) else f"off by {self.error:.3g}"
+        where = f" at {self.worst}" if self.worst else ""
+        return f"{made}{' '.join(filter(None, [size, self.unit]))}{where} (allowed {self.tol:g})"
+
+
+@dataclass(frozen=True)
+class Interval:
+    """The mean of an effect over seeds with its 95 % interval, and the bound it is held against."""
+
+    mean: float
+    low: float
+    high: float
+    seeds: int
+    above: float
+
+    def __str__(self) -> str:
+        return (
+            f"{self.mean:.3g}, 95 % interval [{self.low:.3g}, {self.high:.3g}] over {self.seeds} "
+            f"seeds, against {self.above:g}"
+        )
+
 
 @dataclass(frozen=True)
 class Record:
-    """What a cell found about one claim."""
+    """What a cell found about one claim, and what decided it."""
 
     id: str
     verdict: str
-    printed_error: float | None = None
-    corrected_error: float | None = None
-    tolerance: float | None = None
+    printed: Check | None = None
+    corrected: Check | None = None
+    exception: Check | None = None
+    interval: Interval | None = None
+    where: str = ""
+    differs: str = ""
     note: str = ""
+    commit: str = ""
+    versions: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -148,191 +457,240 @@ class FigureRecord:
     note: str = ""
 
 
-@cache
-def paper(name: str) -> Paper:
-    """Read the registry of one paper.
+def decide(record: Record) -> str:
+    """The verdict that follows from the checks of a record; what it says itself is not looked at.
 
-    >>> len(paper("depth-not-data").figures)
-    16
+    >>> decide(Record("paper/lemma-1", "", printed=Check(0.3, 1e-10), note="L = 2"))
+    'fails'
     """
-    if name not in PAPERS:
-        raise ValueError(f"paper must be one of {', '.join(PAPERS)}, got {name!r}")
-    text = files("exacthessian").joinpath("registry", f"{name}.toml").read_text(encoding="utf-8")
-    data = tomllib.loads(text)
-    claims: dict[str, Claim] = {}
-    for entry in data["claim"]:
-        for subject in _claims_of(name, entry):
-            claims[subject.id] = subject
-    figures = [
-        Claim(
-            id=f"{name}/{entry['id']}",
-            place=entry["place"],
-            statement=entry["statement"],
-            full_size=entry.get("full_size", ""),
-        )
-        for entry in data["figure"]
-    ]
-    return Paper(
-        id=name,
-        title=data["title"],
-        short=data["short"],
-        authors=tuple(data["authors"]),
-        chapter=data["chapter"],
-        claims=claims,
-        figures={figure.id: figure for figure in figures},
-    )
+    printed, corrected, id = record.printed, record.corrected, record.id
+    if record.interval is not None:
+        interval = record.interval
+        if interval.low > interval.above:
+            return "analogue agrees"
+        return "analogue disagrees" if interval.high < interval.above else "analogue undecided"
+    if printed is None:
+        if record.note and not (corrected or record.exception or record.differs):
+            return "not attempted"
+        raise ClaimError(f"{id}: the printed form was not checked")
+    if record.differs:
+        return "analogue agrees" if printed.passes else "analogue disagrees"
+    if printed.passes:
+        if record.exception is None:
+            return "holds"
+        if record.exception.passes:
+            raise ClaimError(f"{id}: the printed form passes on its exceptions too, so it holds")
+        return "holds generically"
+    if corrected is None:
+        if not record.note:
+            raise ClaimError(
+                f"{id}: the printed form fails ({printed}); "
+                "give a corrected form or a counterexample"
+            )
+        return "fails"
+    if not corrected.passes:
+        raise ClaimError(f"{id}: the corrected form fails too ({corrected})")
+    return "misprint" if record.where else "corrected"
 
 
-def _claims_of(name: str, entry: Mapping[str, Any]) -> list[Claim]:
-    """A registry entry as claims: the whole first, then its parts."""
-    id, place, parts = f"{name}/{entry['id']}", entry["place"], entry.get("parts", {})
-    errata = {part: Erratum(**fields) for part, fields in entry.get("errata", {}).items()}
-    if not errata.keys() <= parts.keys():
-        unknown = ", ".join(errata.keys() - parts.keys())
-        raise ValueError(f"{id}: errata must name parts of the claim, got {unknown}")
-    own = Erratum(**entry["erratum"]) if "erratum" in entry else None
-    whole = Claim(id, place, entry["statement"], tuple(f"{id}.{part}" for part in parts), own)
-    return [
-        whole,
-        *(
-            Claim(f"{id}.{part}", place, statement, erratum=errata.get(part))
-            for part, statement in parts.items()
-        ),
-    ]
+@dataclass(frozen=True)
+class _Comparison:
+    """What a check was given: kept so that it can be made again with a changed function."""
+
+    kind: str
+    form: Callable[..., Any]
+    truth: Callable[..., Any]
+    cases: tuple[Any, ...]
+    tol: float
 
 
 class Referee:
     """Collects the checks of one claim; `verdict` is what follows from them."""
 
-    def __init__(self, subject: Claim) -> None:
+    def __init__(self, subject: Claim, show: bool = True) -> None:
         self.subject = subject
-        self._printed: Check | None = None
-        self._corrected: Check | None = None
-        self._counterexample = ""
-        self._analogue = ""
+        self.comparisons: list[_Comparison] = []
+        self._show = show
+        self._facts: dict[str, Any] = {}
 
-    def printed(self, error: float, tol: float, size: float = 1.0) -> None:
-        """State the error of the claim as printed, under the paper's own hypotheses.
+    def printed(self, *given: Any, **options: Any) -> None:
+        """Check the claim as printed, under the paper's own hypotheses.
 
-        `size` is the magnitude of the claimed quantity: a tolerance that is not below it would
-        accept anything, and is refused.
+        Either `printed(form, truth, cases, tol)`: both functions are called on every case (a tuple
+        is unpacked), and the worst `gap` is kept. Or `printed(error=…, tol=…, unit=…, size=…)` for
+        a claim that is no formula; a tolerance must be below the `size` of what is claimed.
         """
-        if self._printed is not None:
-            raise ClaimError(f"{self.subject.id}: the printed form was checked twice")
-        self._printed = self._check("printed", error, tol, size)
+        self._check("printed", *given, **options)
 
-    def corrected(self, error: float, tol: float, size: float = 1.0) -> None:
-        """State the error of the corrected form; the printed one must have failed before."""
-        if self._printed is None or self._printed.passes:
-            raise ClaimError(
-                f"{self.subject.id}: a corrected form needs a printed form that fails first"
-            )
-        if self._corrected is not None:
-            raise ClaimError(f"{self.subject.id}: the corrected form was checked twice")
-        self._corrected = self._check("corrected", error, tol, size)
+    def corrected(self, *given: Any, **options: Any) -> None:
+        """Check the corrected form; the printed one must have failed before."""
+        self._require_a_failing_printed_form("corrected")
+        self._check("corrected", *given, **options)
+
+    def misprint(self, *given: Any, where: str, **options: Any) -> None:
+        """Check the corrected form of a misprint; `where` says where the paper has it right."""
+        self._require_a_failing_printed_form("misprint")
+        if not where.strip():
+            raise ClaimError(f"{self.subject.id}: say where the paper has it right")
+        self._check("corrected", *given, **options)
+        self._facts["where"] = where
+
+    def exception(self, *given: Any, why: str, **options: Any) -> None:
+        """Show cases that the paper excludes, or that have measure zero, where the printed form
+        fails: it *holds generically*. `why` says which they are.
+        """
+        if not why.strip():
+            raise ClaimError(f"{self.subject.id}: say which cases are exceptions, and why")
+        self._check("exception", *given, **options)
+        self._facts["note"] = why
 
     def counterexample(self, description: str) -> None:
         """Describe the smallest case in which the printed form fails; required for *fails*."""
-        self._counterexample = description
+        self._facts["note"] = description
 
-    def analogue(self, difference: str) -> None:
-        """Say in what an experiment differs from the paper's; its printed check still counts."""
-        self._analogue = difference
+    def analogue(self, differs: str) -> None:
+        """Say in what an experiment differs from the paper's: it agrees or disagrees, and never
+        makes a claim *fail*.
+        """
+        self._facts["differs"] = differs
 
-    def _check(self, form: str, error: float, tol: float, size: float) -> Check:
-        error, tol, size = float(error), float(tol), abs(float(size))
-        if math.isnan(error) or error < 0:
-            raise ClaimError(f"{self.subject.id}: {form} error must be at least 0, got {error}")
-        if not 0 <= tol < size:
+    def measured(self, effects: Sequence[float], above: float, differs: str) -> None:
+        """An empirical claim, "the effect is above …": `effects` has one number per seed, at least
+        eight. The 95 % interval of their mean (Student's t) decides, or says that it cannot.
+        """
+        values = np.asarray(effects, dtype=float)
+        if values.ndim != 1 or len(values) < LEAST_SEEDS or not np.isfinite(values).all():
             raise ClaimError(
-                f"{self.subject.id}: {form} tolerance must be below the size of the claimed "
-                f"quantity, {size:g}, got {tol:g}"
+                f"{self.subject.id}: effects must be at least {LEAST_SEEDS} finite numbers, one "
+                f"per seed, got {values.shape}"
             )
-        return Check(error, tol)
+        from scipy.special import stdtrit  # Student's t without importing all of scipy.stats
 
-    @property
-    def verdict(self) -> str:
-        """The verdict that follows from the checks made so far."""
-        if self._printed is None:
-            raise ClaimError(f"{self.subject.id}: the printed form was not checked")
-        if self._printed.passes:
-            return "analogue" if self._analogue else "holds"
-        if self._corrected is None:
-            if not self._counterexample:
-                raise ClaimError(
-                    f"{self.subject.id}: the printed form fails (error {self._printed.error:.3g}, "
-                    f"tolerance {self._printed.tol:g}); give a corrected form or a counterexample"
-                )
-            return "fails"
-        if not self._corrected.passes:
+        mean, count = float(values.mean()), len(values)
+        half = float(stdtrit(count - 1, 0.975) * values.std(ddof=1) / math.sqrt(count))
+        self._facts["interval"] = Interval(mean, mean - half, mean + half, count, float(above))
+        self.analogue(differs)
+
+    def _require_a_failing_printed_form(self, form: str) -> None:
+        printed = self._facts.get("printed")
+        if printed is None or printed.passes:
             raise ClaimError(
-                f"{self.subject.id}: the corrected form fails too (error "
-                f"{self._corrected.error:.3g}, tolerance {self._corrected.tol:g})"
+                f"{self.subject.id}: a {form} form needs a printed form that fails first"
             )
-        return "corrected"
+
+    def _check(
+        self,
+        kind: str,
+        form: Callable[..., Any] | None = None,
+        truth: Callable[..., Any] | None = None,
+        cases: Iterable[Any] | None = None,
+        tol: float | None = None,
+        *,
+        error: float | None = None,
+        unit: str = "",
+        size: float = 1.0,
+    ) -> None:
+        id = self.subject.id
+        if kind in self._facts:
+            raise ClaimError(f"{id}: the {kind} form was checked twice")
+        if tol is None or not 0 <= tol < abs(size):
+            raise ClaimError(
+                f"{id}: {kind} tolerance must be below the size of the claimed quantity, "
+                f"{abs(size):g}, got {tol}"
+            )
+        if error is not None:
+            if math.isnan(error) or error < 0:
+                raise ClaimError(f"{id}: {kind} error must be at least 0, got {error}")
+            self._facts[kind] = Check(float(error), float(tol), unit)
+            return
+        if form is None or truth is None or cases is None:
+            raise ClaimError(f"{id}: {kind} needs a form, the truth and cases, or an error")
+        comparison = _Comparison(kind, form, truth, tuple(cases), float(tol))
+        if not comparison.cases:
+            raise ClaimError(f"{id}: {kind} needs at least one case")
+        self.comparisons.append(comparison)
+        self._facts[kind] = _compared(comparison, self.subject.form, unit)
 
     @property
     def record(self) -> Record:
         """The checks and their verdict as data."""
-        last = self._corrected or self._printed
-        return Record(
-            id=self.subject.id,
-            verdict=self.verdict,
-            printed_error=None if self._printed is None else self._printed.error,
-            corrected_error=None if self._corrected is None else self._corrected.error,
-            tolerance=None if last is None else last.tol,
-            note=self._analogue or self._counterexample,
-        )
+        record = Record(self.subject.id, "", **self._facts, commit=_commit(), versions=_versions())
+        verdict = decide(record)
+        self._require_the_form(record, verdict)
+        return Record(**{**_shallow(record), "verdict": verdict})
 
-    def __str__(self) -> str:
-        """The verdict with its reasons, in numbers that other machines reproduce."""
-        lines = [f"{self.subject.id}: {WORDS[self.verdict]}"]
-        for form, check in (("printed", self._printed), ("corrected", self._corrected)):
-            if check is not None and check.passes:
-                limit = f"error at most {check.tol:g}" if check.tol else "exact"
-                lines.append(f"  {form} form: {limit}")
-            elif check is not None:
-                lines.append(f"  {form} form: error {check.error:.3g}, tolerance {check.tol:g}")
-        if self._counterexample:
-            lines.append(f"  counterexample: {self._counterexample}")
-        if self._analogue:
-            lines.append(f"  differs from the paper: {self._analogue}")
-        return "\n".join(lines)
+    def _require_the_form(self, record: Record, verdict: str) -> None:
+        """A claim with a numbered function is decided by that function."""
+        deciding = record.corrected or record.printed
+        if self.subject.form and deciding is not None and deciding.function != self.subject.form:
+            raise ClaimError(
+                f"{self.subject.id}: its registry row names the form {self.subject.form}, but "
+                f"the check that decides is of {deciding.function or 'a plain number'}"
+            )
+
+    @property
+    def verdict(self) -> str:
+        """The verdict that follows from the checks made so far."""
+        return self.record.verdict
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> bool:
+        """Show the verdict. In a reader's notebook a check that cannot support one is a sentence in
+        a box; everywhere else it is an error.
+        """
+        if error is None:
+            try:
+                record = self.record
+                OPENED.append(self)
+                if self._show:
+                    _show(self.subject, "claim", record, as_text(record), as_html(record))
+                return False
+            except ClaimError as problem:
+                error = problem
+        if not isinstance(error, ClaimError) or not live.is_live():
+            if kind is None:
+                raise error
+            return False
+        sentence = f"With your change this claim no longer passes. {error}."
+        _display(sentence, f'<div class="eh-verdict eh-changed">{escape(sentence)}</div>')
+        return True
 
 
-@contextmanager
-def claim(id: str, show: bool = True) -> Iterator[Referee]:
-    """Open a claim, collect its checks, and show the verdict that follows.
+OPENED: list[Referee] = []  # the claims that this process has decided, for `make mutate-claims`
 
-    >>> with claim("depth-not-data/lemma-a.7") as c:
-    ...     c.printed(error=0.0272, tol=4.5e-5)
-    ...     c.counterexample("L = 2, λ = (1, ½), η = 0.1, t = 100")
-    depth-not-data/lemma-a.7: fails
-      printed form: error 0.0272, tolerance 4.5e-05
-      counterexample: L = 2, λ = (1, ½), η = 0.1, t = 100
+
+def claim(id: str, show: bool = True) -> Referee:
+    """Open a claim, to be used in a `with`: collect its checks, and show the verdict that follows.
+
+    >>> with claim("depth-not-data/statement-isometry") as c:
+    ...     c.printed(error=0.5, tol=1e-10, unit="of the input")
+    ...     c.counterexample("one learned direction of two")
+    depth-not-data/statement-isometry: fails
+      printed form: off by 0.5 of the input (allowed 1e-10)
+      counterexample: one learned direction of two
     """
-    referee = Referee(_look_up(id, "claims"))
-    yield referee
-    record = referee.record
-    if show:
-        text = str(referee)
-        reasons = [escape(line.strip()) for line in text.splitlines()[1:]]
-        title = f"{verdict_badge(record.verdict)} <code>{escape(id)}</code>"
-        _show(referee.subject, "claim", record, text, "<br>".join([title, *reasons]))
+    return Referee(_look_up(id, "claims"), show)
 
 
 def not_attempted(id: str, reason: str) -> None:
     """Record why a claim is left open.
 
     >>> not_attempted("beyond-edge-of-stability/theorem-2", "needs the authors' data")
-    beyond-edge-of-stability/theorem-2: not attempted (needs the authors' data)
+    beyond-edge-of-stability/theorem-2: not attempted
+      reason: needs the authors' data
     """
     subject = _look_up(id, "claims")
     if not reason.strip():
         raise ClaimError(f"{id}: say why it is not attempted")
-    html = f"{verdict_badge('not attempted')} <code>{escape(id)}</code><br>{escape(reason)}"
-    record = Record(id, "not attempted", note=reason)
-    _show(subject, "claim", record, f"{id}: not attempted ({reason})", html)
+    record = Record(id, "not attempted", note=reason, commit=_commit(), versions=_versions())
+    _show(subject, "claim", record, as_text(record), as_html(record))
 
 
 @contextmanager
@@ -364,28 +722,183 @@ def _look_up(id: str, kind: str) -> Claim:
     return known[id]
 
 
-def _show(subject: Claim, kind: str, record: Record | FigureRecord, text: str, html: str) -> None:
-    """Display in a notebook, print elsewhere; only a notebook has IPython loaded already.
+def _compared(comparison: _Comparison, form_path: str, unit: str) -> Check:
+    """Call form and truth on every case and keep the worst."""
+    before = _derivatives_taken()
+    worst, error = None, -1.0
+    for case in live.progress(comparison.cases, "cases"):
+        arguments = case if isinstance(case, tuple) else (case,)
+        here = gap(comparison.form(*arguments), comparison.truth(*arguments))
+        if here > error:
+            worst, error = case, here
+    uses_form = form_path and _calls(comparison.form, form_path)
+    function = form_path if uses_form else _name(comparison.form)
+    return Check(
+        error=error,
+        tol=comparison.tol,
+        unit=unit,
+        cases=len(comparison.cases),
+        worst=_short(worst),
+        function=function,
+        source=source_hash(form_path) if uses_form else "",
+        truth=_name(comparison.truth),
+        oracle=_derivatives_taken() > before,
+    )
 
-    The record travels inside the HTML, because a cache of executed notebooks keeps an output's
-    data but not its metadata.
+
+def _derivatives_taken() -> int:
+    """How often the oracle has differentiated in this process; 0 if it was never imported."""
+    return getattr(sys.modules.get("exacthessian.autograd.oracle"), "derivatives_taken", 0)
+
+
+def _name(function: Callable[..., Any]) -> str:
+    """A function's name: below the package its path, otherwise what the page calls it."""
+    module = getattr(function, "__module__", "") or ""
+    name = getattr(function, "__qualname__", type(function).__name__)
+    if module.startswith("exacthessian."):
+        parts = module.split(".")[1:]
+        public = [parts[0]] if parts[0] == "autograd" else parts
+        return ".".join([*public, name])
+    return "a formula of this page" if "<lambda>" in name else name.rpartition(".")[2]
+
+
+def _calls(function: Callable[..., Any], path: str) -> bool:
+    """Whether a function is the package's function of this path, or calls it by its name."""
+    name = path.rpartition(".")[2]
+    if _name(function) == path:
+        return True
+    function = getattr(function, "func", function)  # functools.partial
+    code = getattr(inspect.unwrap(function), "__code__", None)
+    if code is None:
+        return False
+    seen = _names_in(code)
+    helpers = (getattr(function, "__globals__", {}).get(other) for other in seen)
+    codes = (getattr(helper, "__code__", None) for helper in helpers)
+    return name in seen or any(name in _names_in(inner) for inner in codes if inner)
+
+
+def _names_in(code: CodeType) -> set[str]:
+    inner = (constant for constant in code.co_consts if isinstance(constant, CodeType))
+    return {*code.co_names, *(name for nested in inner for name in _names_in(nested))}
+
+
+def _short(case: Any) -> str:
+    text = " ".join(str(case).split())
+    return text if len(text) <= 80 else text[:77] + "…"
+
+
+@cache
+def _commit() -> str:
+    """The commit of the repository that the package lies in, or nothing."""
+    command = ["git", "-C", str(PACKAGE), "rev-parse", "--short=12", "HEAD"]
+    try:
+        return subprocess.run(command, capture_output=True, text=True).stdout.strip()
+    except OSError:
+        return ""
+
+
+@cache
+def _versions() -> Mapping[str, str]:
+    versions = {"python": platform.python_version()}
+    for name in ("numpy", "scipy", "torch"):
+        try:
+            versions[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            continue
+    return versions
+
+
+# ---------------------------------------------------------------------------------------------
+# Showing a record, and reading it back
+# ---------------------------------------------------------------------------------------------
+
+
+def as_text(record: Record) -> str:
+    """A record as plain text, in numbers that other machines reproduce.
+
+    >>> print(as_text(Record("paper/lemma-1", "holds", Check(0.0, 1e-10, cases=3, truth="truth"))))
+    paper/lemma-1: holds
+      printed form: 3 cases against truth: within 1e-10
     """
-    ipython = sys.modules.get("IPython")
-    if ipython is None or ipython.get_ipython() is None:
-        print(text)
-        return
-    data = escape(json.dumps({kind: asdict(record)}))
-    box = f'<div class="eh-verdict" id="{subject.anchor}" data-record="{data}">{html}</div>'
-    ipython.display.display({"text/plain": text, "text/html": box}, raw=True)
+    lines = [f"{record.id}: {WORDS[record.verdict]}"]
+    for name, check in _checks(record):
+        lines.append(f"  {name}: {check}")
+    if record.interval:
+        lines.append(f"  effect: {record.interval}")
+    lines += [f"  {name}: {text}" for name, text in _remarks(record)]
+    return "\n".join(lines)
 
 
-def records_in(html: str) -> list[dict[str, Any]]:
-    """The records that an output's HTML carries.
+def as_html(record: Record, links: Mapping[str, str] | None = None) -> str:
+    """A record as a box: what is claimed, what is true, what decided it, and where to look.
 
-    >>> records_in('<div data-record="{&quot;claim&quot;: {&quot;id&quot;: &quot;x&quot;}}">')
-    [{'claim': {'id': 'x'}}]
+    `links` are addresses by the word that a reader clicks.
+
+    >>> found = Record("this-book/aligned-chain", "holds", Check(0.0, 1e-10))
+    >>> box = as_html(found, {"a": "b.html"})
+    >>> box.endswith('<code>this-book/aligned-chain</code> · <a href="b.html">a</a></p>')
+    True
     """
-    return [json.loads(unescape(data)) for data in re.findall(r'data-record="([^"]*)"', html)]
+    subject = _look_up(record.id, "claims")
+    erratum = subject.erratum if record.verdict in WRONG_AS_PRINTED else None
+    said = [("", erratum.corrected), ("Printed: ", erratum.printed)] if erratum else []
+    said = said or [("", subject.statement)]
+    lines = [f"{verdict_badge(record.verdict)} <strong>{escape(subject.place)}.</strong> "]
+    lines[0] += " ".join(f"<em>{lead}</em>{markdown_html(text)}" for lead, text in said)
+    decided = [f"{name}: {_with_oracle(check)}" for name, check in _checks(record)]
+    decided += [str(record.interval)] if record.interval else []
+    decided += [f"{name}: {text}" for name, text in _remarks(record)]
+    if decided:
+        lines.append("<em>What decided it.</em> " + escape("; ".join(decided)) + ".")
+    ends = [f'<a href="{escape(to)}">{escape(word)}</a>' for word, to in (links or {}).items()]
+    lines.append(" · ".join([f"<code>{escape(record.id)}</code>", *ends]))
+    return "".join(f"<p>{line}</p>" for line in lines)
+
+
+def _with_oracle(check: Check) -> str:
+    """A check in words that say whether automatic differentiation was asked."""
+    asked = f"against automatic differentiation ({check.truth}):"
+    return str(check).replace(f"against {check.truth}:", asked) if check.oracle else str(check)
+
+
+def _checks(record: Record) -> list[tuple[str, Check]]:
+    named = (
+        ("printed form", record.printed),
+        ("corrected form", record.corrected),
+        ("excluded cases", record.exception),
+    )
+    return [(name, check) for name, check in named if check is not None]
+
+
+def _remarks(record: Record) -> list[tuple[str, str]]:
+    meaning = {
+        "fails": "counterexample",
+        "holds generically": "exception",
+        "not attempted": "reason",
+    }
+    named = (
+        (meaning.get(record.verdict, "note"), record.note),
+        ("the paper has it right in", record.where),
+        ("differs from the paper", record.differs),
+    )
+    return [(name, text) for name, text in named if text]
+
+
+def markdown_html(text: str) -> str:
+    """One line of Markdown with formulas, as HTML in which nothing else is markup.
+
+    >>> markdown_html("for *all* $a<b$")
+    'for <em>all</em> \\\\(a&lt;b\\\\)'
+    """
+    html = escape(text, quote=False)
+    pieces = re.split(r"\$([^$]+)\$", html)
+    for index, piece in enumerate(pieces):
+        if index % 2:
+            pieces[index] = rf"\({piece}\)"
+        else:
+            piece = re.sub(r"`([^`]+)`", r"<code>\1</code>", piece)
+            pieces[index] = re.sub(r"\*([^*\s][^*]*)\*", r"<em>\1</em>", piece)
+    return "".join(pieces)
 
 
 def verdict_badge(verdict: str) -> str:
@@ -395,105 +908,75 @@ def verdict_badge(verdict: str) -> str:
     '<span class="eh-badge eh-corrected">holds once corrected</span>'
     """
     name = verdict.replace(" ", "-")
-    return f'<span class="eh-badge eh-{name}">{WORDS.get(verdict, verdict)}</span>'
+    return f'<span class="eh-badge eh-{escape(name)}">{escape(WORDS.get(verdict, verdict))}</span>'
 
 
-def worst(verdicts: Iterable[str]) -> str:
-    """The worst of some verdicts; a claim gets the worst verdict of its parts.
+def _display(text: str, html: str) -> None:
+    display = live.notebook()
+    if display is None:
+        print(text)
+    else:
+        display.display({"text/plain": text, "text/html": html}, raw=True)
 
-    >>> worst(["holds", "corrected", "not attempted"])
-    'corrected'
+
+def _show(subject: Claim, kind: str, record: Record | FigureRecord, text: str, html: str) -> None:
+    """Display in a notebook, print elsewhere.
+
+    The record travels inside the HTML, because a cache of executed notebooks keeps an output's
+    data but not its metadata; a seal shows that this module wrote it.
     """
-    return min(verdicts, key=WORST_FIRST.index)
+    data = json.dumps({kind: asdict(record)}, sort_keys=True)
+    box = (
+        f'<div class="eh-verdict mathjax_process" id="{escape(subject.anchor)}" '
+        f'data-record="{escape(data)}" data-seal="{seal(data)}">{html}</div>'
+    )
+    _display(text, box)
 
 
-def ledger(records: Iterable[Mapping[str, Any]], pages: Mapping[str, str]) -> dict[str, Any]:
-    """The whole ledger: every claim and figure of every paper with what the chapters found.
+def seal(data: str, key: str | None = None) -> str:
+    """The seal of a record's JSON under the build's key, which a kernel inherits.
 
-    `records` are the dictionaries that cells showed, `{"claim": {...}}` or `{"figure": {...}}`;
-    `pages` gives the page on which each id was checked. A claim that no cell has checked is *not
-    attempted*; a claim with parts has the worst of their verdicts.
-
-    >>> empty = ledger([], {})
-    >>> {row["verdict"] for row in empty["claims"]}, len(empty["figures"])
-    ({'not attempted'}, 84)
+    >>> seal("{}", key="a") == seal("{}", key="b")
+    False
     """
-    found: dict[str, Mapping[str, Any]] = {}
-    for record in records:
-        entry = record.get("claim") or record["figure"]
-        if entry["id"] in found:
-            raise ClaimError(f"{entry['id']}: two cells give a verdict, there must be one")
-        found[entry["id"]] = entry
-    claims, figures = [], []
-    for name in PAPERS:
-        registry = paper(name)
-        for subject in registry.claims.values():
-            own = found.get(subject.id)
-            entries = [found.get(part) for part in subject.parts] or [own]
-            if subject.parts and own is not None:
-                entries.append(own)
-            verdict = worst(entry["verdict"] if entry else "not attempted" for entry in entries)
-            entry = own or {}
-            claims.append(
-                {
-                    "id": subject.id,
-                    "paper": name,
-                    "place": subject.place,
-                    "statement": subject.statement,
-                    "verdict": verdict,
-                    "printed_error": entry.get("printed_error"),
-                    "corrected_error": entry.get("corrected_error"),
-                    "tolerance": entry.get("tolerance"),
-                    "note": entry.get("note", ""),
-                    "cell": _link(subject, pages),
-                }
-            )
-        for subject in registry.figures.values():
-            entry = found.get(subject.id, {})
-            figures.append(
-                {
-                    "id": subject.id,
-                    "paper": name,
-                    "place": subject.place,
-                    "statement": subject.statement,
-                    "status": entry.get("status", "not attempted"),
-                    "seconds": entry.get("seconds"),
-                    "note": entry.get("note", ""),
-                    "full_size": subject.full_size,
-                    "cell": _link(subject, pages),
-                }
-            )
-    return {"claims": claims, "figures": figures}
+    secret = os.environ.get(SEAL, "") if key is None else key
+    return hmac.new(secret.encode(), data.encode(), hashlib.sha256).hexdigest()
 
 
-def errata_out_of_step(records: Iterable[Mapping[str, Any]]) -> list[str]:
-    """Where the registry's errata and the verdicts of the cells disagree, one sentence each.
+def records_in(html: str, key: str | None = None) -> list[dict[str, Any]]:
+    """The records that an output's HTML carries; one whose seal is not the build's is refused.
 
-    A claim that is wrong as printed needs an erratum, and an erratum needs such a claim. One whose
-    claim no cell has judged is not counted: its chapter may still be missing.
-
-    >>> errata_out_of_step([{"claim": {"id": "depth-not-data/lemma-a.5", "verdict": "fails"}}])
-    ["depth-not-data/lemma-a.5: the verdict is 'fails', but the registry has no erratum for it"]
-    >>> errata_out_of_step([{"claim": {"id": "depth-not-data/lemma-a.7", "verdict": "holds"}}])
-    ["depth-not-data/lemma-a.7: the registry has an erratum for it, but the verdict is 'holds'"]
+    >>> records_in('<div data-record="{&quot;claim&quot;: {}}" data-seal="x">')
+    Traceback (most recent call last):
+    exacthessian.claims.ClaimError: a record that no claim of the package has made: {"claim": {}}
     """
-    problems = []
-    for entry in (record["claim"] for record in records if "claim" in record):
-        id, verdict = entry["id"], entry["verdict"]
-        erratum = _look_up(id, "claims").erratum
-        if verdict in WRONG_AS_PRINTED and erratum is None:
-            problems.append(
-                f"{id}: the verdict is {verdict!r}, but the registry has no erratum for it"
-            )
-        if verdict not in WRONG_AS_PRINTED and erratum is not None:
-            problems.append(
-                f"{id}: the registry has an erratum for it, but the verdict is {verdict!r}"
-            )
-    return problems
+    records = []
+    found = re.findall(r'data-record="([^"]*)"(?: data-seal="([^"]*)")?', html)
+    if not found and re.search(r"data-record|eh-verdict(?! eh-changed)", html):
+        raise ClaimError("a box that looks like a verdict, but that no claim has made")
+    for data, mark in found:
+        text = unescape(data)
+        if not hmac.compare_digest(mark, seal(text, key)):
+            raise ClaimError(f"a record that no claim of the package has made: {text[:200]}")
+        records.append(json.loads(text))
+    return records
 
 
-def _link(subject: Claim, pages: Mapping[str, str]) -> str | None:
-    checked = next((id for id in (subject.id, *subject.parts) if id in pages), None)
-    if checked is None:
-        return None
-    return f"{pages[checked]}#{replace(subject, id=checked).anchor}"
+def record_of(entry: Mapping[str, Any]) -> Record:
+    """A record from its JSON.
+
+    >>> record_of(asdict(Record("paper/lemma-1", "holds", Check(0.0, 1e-9)))).printed.passes
+    True
+    """
+    kinds: Mapping[str, Callable[..., Any]] = {
+        "printed": Check,
+        "corrected": Check,
+        "exception": Check,
+        "interval": Interval,
+    }
+    made = {key: kind(**entry[key]) for key, kind in kinds.items() if entry.get(key)}
+    return Record(**{**entry, **made})
+
+
+def _shallow(record: Record) -> dict[str, Any]:
+    return {f.name: getattr(record, f.name) for f in fields(Record)}

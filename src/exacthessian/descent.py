@@ -4,55 +4,62 @@ A descent keeps the loss at every step and the states at the steps it is asked t
 figure can look back without running again.
 """
 
-import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Generic, Protocol, Self, TypeVar
 
 import numpy as np
-from tqdm import tqdm
 
-from exacthessian.aligned import AlignedChain
-from exacthessian.chain import LinearChain
 from exacthessian.inputs import Array, real_array, whole_number
+from exacthessian.live import progress
 
-Chain = TypeVar("Chain", LinearChain, AlignedChain)
+
+class Model(Protocol):
+    """A network with its data: what has a loss and can take a step of gradient descent."""
+
+    def loss(self) -> float:
+        """The loss."""
+        ...
+
+    def step(self, eta: float) -> Self:
+        """The model after one step θ − η∇loss."""
+        ...
+
+
+State = TypeVar("State", bound=Model)
 
 
 @dataclass(frozen=True, eq=False)
-class Descent(Generic[Chain]):
+class Descent(Generic[State]):
     """The record of a descent: `losses` (T + 1,) at the steps 0..T, and the `states` at the steps
     `times`, in ascending order.
     """
 
     losses: Array
     times: tuple[int, ...]
-    states: tuple[Chain, ...]
+    states: tuple[State, ...]
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "losses", real_array("losses", self.losses, ndim=1))
 
     @property
-    def last(self) -> Chain:
+    def last(self) -> State:
         """The latest recorded state."""
         return self.states[-1]
 
 
 def descend(
-    start: Chain,
+    start: State,
     eta: float,
     steps: int,
     record: Iterable[int] | None = None,
-    progress: bool = False,
-) -> Descent[Chain]:
-    """`steps` steps θ ← θ − η∇loss from `start`, keeping the states at the steps in `record`
-    (each from 0 to `steps`; when None, all of them).
-
-    With `progress`, a bar counts the steps on standard output; nothing is ever written to standard
-    error, which the book's build treats as a failure.
+) -> Descent[State]:
+    """`steps` steps θ ← θ − η∇loss from `start`, any model with a loss and a step, keeping the
+    states at the steps in `record` (each from 0 to `steps`; when None, all of them).
 
     Two scalar layers from (2, 3) with target 5, ω = 6 − 5 = 1, move by −0.1·(3, 2):
 
+    >>> from exacthessian import AlignedChain
     >>> start = AlignedChain((1, 1, 1), ([2.0], [3.0]), [1.0], [5.0], half_y2=12.5)
     >>> path = descend(start, eta=0.1, steps=1)
     >>> path.losses.round(12), path.last.singular_values
@@ -67,9 +74,9 @@ def descend(
         raise ValueError("record must name at least one step, got none")
     state = start
     losses, states = [state.loss()], [state] if 0 in wanted else []
-    for time in tqdm(range(1, total + 1), file=sys.stdout, leave=False, disable=not progress):
+    for time in progress(range(1, total + 1), "steps"):
         try:
-            state = _stepped(state, eta)
+            state = state.step(eta)
             losses.append(_finite_loss(state, eta))
         except ValueError as error:
             error.add_note(f"in step {time} of {total}")
@@ -79,11 +86,7 @@ def descend(
     return Descent(np.array(losses), tuple(sorted(wanted)), tuple(states))
 
 
-def _stepped(state: Chain, eta: float) -> Chain:
-    return state.step(eta) if isinstance(state, AlignedChain) else state.gradient_step(eta)
-
-
-def _finite_loss(state: LinearChain | AlignedChain, eta: float) -> float:
+def _finite_loss(state: Model, eta: float) -> float:
     with np.errstate(over="ignore", invalid="ignore"):
         loss = state.loss()
     if not np.isfinite(loss):

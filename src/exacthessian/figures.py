@@ -23,6 +23,7 @@ from matplotlib.ticker import ScalarFormatter
 from numpy.typing import ArrayLike
 from PIL import Image
 
+from exacthessian.live import progress
 from exacthessian.spectrum import Spectrum
 
 PURPLE, ORANGE, GREEN = "#7b3f9d", "#e69f00", "#009e73"
@@ -136,7 +137,7 @@ def slider(
     ]
     frames = {
         position: _frame(draw(*position), describe(*position))
-        for position in product(*axes.values())
+        for position in progress(list(product(*axes.values())), "frames")
     }
     picture = _stack(frames, (), list(axes.values()), controls)
     text = widgets.HTML(f'<p class="eh-caption">{escape(caption)}</p>')

@@ -75,3 +75,18 @@ def ridge_per_layer(ridge: float | Sequence[float], depth: int) -> tuple[float, 
     if np.any(given < 0):
         raise ValueError(f"ridge must not be negative, got {given.min()}")
     return tuple(np.broadcast_to(given, depth).tolist())
+
+
+def stepped(theta: Array, eta: float, gradient: Array) -> Array:
+    """One step of gradient descent, θ − η∇; refused when η is not positive or the step overflows.
+
+    >>> stepped(np.array([1.0, 2.0]), 0.5, np.array([2.0, 0.0]))
+    array([0., 2.])
+    """
+    if nonnegative_number("eta", eta) == 0:
+        raise ValueError("eta must be positive, got 0")
+    with np.errstate(over="ignore", invalid="ignore"):
+        moved = theta - eta * gradient
+    if not np.all(np.isfinite(moved)):
+        raise ValueError(f"eta = {eta} makes the parameters overflow")
+    return moved

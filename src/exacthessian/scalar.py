@@ -1,4 +1,4 @@
-"""Two-layer networks with one number in and one number out, and what stays solvable beyond them.
+"""Two-layer networks with one number in and one number out, and the direct sums of them.
 
 The linear network f(x) = ⟨w, v⟩x is trained on 1/(2n) Σ_i (f(x_i) − y_i)². With s² = E x²,
 c = ⟨w, v⟩ and the covariance d = E xδ = c s² − E xy of input and residual δ = f(x) − y, its Hessian
@@ -17,47 +17,38 @@ d + s²c of its diagonal entries and off-diagonal entry s²‖p‖‖r‖. Every
 from this one. If p = 0 any unit vector can be p̂, and likewise r̂: no case needs its own formula.
 """
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Self
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from exacthessian.inputs import Array, nonnegative_number, real_array, whole_number
+from exacthessian.chain import LinearChain
+from exacthessian.inputs import Array, nonnegative_number, real_array
 from exacthessian.spectrum import Spectrum
 
-MOMENT_TOLERANCE = 1e-12
 
-
-@dataclass(frozen=True, eq=False)
-class TwoLayer:
-    """The linear network x ↦ ⟨w, v⟩x with the moments of its data.
+class TwoLayer(LinearChain):
+    """The linear network x ↦ ⟨w, v⟩x with the moments of its data: a chain of widths (1, m, 1).
 
     `w` and `v` are (m,); `s2` is E x², `yx` is E xy, `half_y2` is ½E y², without which the loss is
     known up to that constant. Parameters are ordered (v; w), the layer that acts first in front.
+    Loss, gradient, Hessian and steps are those of the chain; the spectrum is known.
 
-    >>> TwoLayer([1, 2], [1, 2], s2=1, yx=0.5).spectrum()
+    >>> network = TwoLayer([1, 2], [1, 2], s2=1, yx=0.5)
+    >>> network.spectrum()
     Spectrum(14.5 × 1, 4.5 × 1, -4.5 × 2)
+    >>> network.step(0.1).w
+    array([0.55, 1.1 ])
     """
 
-    w: Array
-    v: Array
-    s2: float
-    yx: float
-    half_y2: float = 0.0
-
-    def __post_init__(self) -> None:
-        w, v = _pair(self.w, self.v)
-        s2 = nonnegative_number("s2", self.s2)
-        yx = float(real_array("yx", self.yx, ndim=0))
+    def __init__(
+        self, w: ArrayLike, v: ArrayLike, s2: float, yx: float, half_y2: float = 0.0
+    ) -> None:
+        outer, inner = _pair(w, v)
         if s2 == 0 and yx != 0:
             raise ValueError(f"yx must be 0 when s2 is 0, because then all inputs are 0, got {yx}")
-        object.__setattr__(self, "w", w)
-        object.__setattr__(self, "v", v)
-        object.__setattr__(self, "s2", s2)
-        object.__setattr__(self, "yx", yx)
-        object.__setattr__(self, "half_y2", nonnegative_number("half_y2", self.half_y2))
+        super().__init__((inner[:, None], outer[None]), np.array([[s2]]), np.array([[yx]]), half_y2)
 
     @classmethod
     def from_samples(cls, w: ArrayLike, v: ArrayLike, x: ArrayLike, y: ArrayLike) -> Self:
@@ -67,13 +58,28 @@ class TwoLayer:
         5.0
         """
         inputs, targets = _samples(x, y)
-        return cls(
-            real_array("w", w, ndim=1),
-            real_array("v", v, ndim=1),
-            s2=float(np.mean(inputs**2)),
-            yx=float(np.mean(inputs * targets)),
-            half_y2=float(np.mean(targets**2)) / 2,
-        )
+        square, cross = np.mean(inputs**2), np.mean(inputs * targets)
+        return cls(w, v, float(square), float(cross), float(np.mean(targets**2)) / 2)
+
+    @property
+    def w(self) -> Array:
+        """The second layer, (m,)."""
+        return self.weights[1][0]
+
+    @property
+    def v(self) -> Array:
+        """The first layer, (m,)."""
+        return self.weights[0][:, 0]
+
+    @property
+    def s2(self) -> float:
+        """E x²."""
+        return float(self.sigma_xx[0, 0])
+
+    @property
+    def yx(self) -> float:
+        """E xy."""
+        return float(self.sigma_yx[0, 0])
 
     @property
     def width(self) -> int:
@@ -96,13 +102,11 @@ class TwoLayer:
 
     @property
     def target(self) -> float:
-        """θ* = E xy / E x², the slope of the best linear function.
+        """θ* = E xy / E x², the slope of the best linear function; there is none if E x² = 0.
 
         >>> TwoLayer([1], [1], s2=2, yx=3).target
         1.5
         """
-        if self.s2 == 0:
-            raise ValueError("s2 must be positive for a best slope to exist, got 0")
         return self.yx / self.s2
 
     @property
@@ -113,45 +117,6 @@ class TwoLayer:
         10.0
         """
         return self.s2 * float(self.w @ self.w + self.v @ self.v)
-
-    def loss(self) -> float:
-        """½ c²s² − c E xy + ½ E y².
-
-        >>> TwoLayer.from_samples([1], [1], x=[1, 3], y=[2, 2]).loss()
-        0.5
-        """
-        return self.c**2 * self.s2 / 2 - self.c * self.yx + self.half_y2
-
-    def gradient(self) -> Array:
-        """∇ℓ = d (w; v), shape (2m,).
-
-        >>> TwoLayer([3], [1], s2=1, yx=1).gradient()
-        array([6., 2.])
-        """
-        return self.d * np.concatenate([self.w, self.v])
-
-    def gradient_step(self, eta: float) -> Self:
-        """The network after one step θ ← θ − η∇ℓ.
-
-        >>> TwoLayer([3], [1], s2=1, yx=1).gradient_step(0.1).w
-        array([2.8])
-        """
-        step = nonnegative_number("eta", eta) * self.d
-        return type(self)(
-            self.w - step * self.v, self.v - step * self.w, self.s2, self.yx, self.half_y2
-        )
-
-    def hessian(self) -> Array:
-        """Equation (1) of this module as a dense matrix (2m, 2m).
-
-        >>> TwoLayer([3], [5], s2=1, yx=7).hessian()
-        array([[ 9., 23.],
-               [23., 25.]])
-        """
-        direction = np.concatenate([self.w, self.v])
-        swap = np.kron([[0.0, 1.0], [1.0, 0.0]], np.eye(self.width))
-        matrix: Array = self.s2 * np.outer(direction, direction) + self.d * swap
-        return matrix
 
     def outliers(self) -> Array:
         """λ_1 ≥ λ_2, shape (2,): λ_1 = ½ tr H + √((d + s²c)² + (s²‖p‖‖r‖)²), and λ_2 from the
@@ -174,13 +139,11 @@ class TwoLayer:
         ('outlier', 'bulk', 'outlier', 'bulk')
         """
         top, second = self.outliers()
-        return _assemble(
-            [
-                (top, 1, "outlier"),
-                (self.d, self.width - 1, "bulk"),
-                (-self.d, self.width - 1, "bulk"),
-                (second, 1, "outlier"),
-            ]
+        return Spectrum.of(
+            (top, 1, "outlier"),
+            (self.d, self.width - 1, "bulk"),
+            (-self.d, self.width - 1, "bulk"),
+            (second, 1, "outlier"),
         )
 
     def outlier_vectors(self) -> Array:
@@ -200,8 +163,7 @@ class TwoLayer:
         p_hat, r_hat = _unit(p), _unit(r)
         plane = np.array([np.concatenate([p_hat, p_hat]), np.concatenate([r_hat, -r_hat])]).T
         turn = np.array([[np.cos(phi), -np.sin(phi)], [np.sin(phi), np.cos(phi)]])
-        vectors: Array = plane @ turn / np.sqrt(2)
-        return vectors
+        return plane @ turn / np.sqrt(2)
 
     def bulk_vectors(self, sign: int) -> Array:
         """Orthonormal eigenvectors of sign·d, the columns of a (2m, m − 1) array: (z; z)/√2 with
@@ -210,11 +172,8 @@ class TwoLayer:
         >>> TwoLayer([1, 1], [0, 2], s2=1, yx=0).bulk_vectors(1).shape
         (4, 1)
         """
-        if sign not in (1, -1):
-            raise ValueError(f"sign must be 1 or -1, got {sign!r}")
         across = _complement(_unit(_halves(self.w, self.v)[0 if sign == 1 else 1]))
-        vectors: Array = np.concatenate([across, sign * across]) / np.sqrt(2)
-        return vectors
+        return np.concatenate([across, sign * across]) / np.sqrt(2)
 
     def eigenvectors(self) -> tuple[Array, Array]:
         """All eigenvalues (2m,), descending, and an orthonormal basis of eigenvectors (2m, 2m).
@@ -266,23 +225,6 @@ class ReluNetwork:
         for name, array in (("w", w), ("v", v), ("x", x), ("y", y)):
             object.__setattr__(self, name, array)
 
-    @classmethod
-    def split(cls, w: ArrayLike, size: ArrayLike, q: int, x: ArrayLike, y: ArrayLike) -> Self:
-        """The network whose first-layer weights have the magnitudes `size` (m,), the first q of
-        them positive and the others negative, 0 ≤ q ≤ m.
-
-        >>> ReluNetwork.split([1, 1, 1], [3, 2, 1], q=2, x=[1], y=[1]).v
-        array([ 3.,  2., -1.])
-        """
-        outer, magnitudes = _pair(w, size, second="size")
-        if np.any(magnitudes < 0):
-            raise ValueError(f"size must not be negative, got {magnitudes.min()}")
-        positive = whole_number("q", q, least=0)
-        if positive > len(outer):
-            raise ValueError(f"q must be at most the width m = {len(outer)}, got {q}")
-        signs = np.where(np.arange(len(outer)) < positive, 1.0, -1.0)
-        return cls(outer, signs * magnitudes, real_array("x", x, 1), real_array("y", y, 1))
-
     @property
     def width(self) -> int:
         """The number m of hidden neurons."""
@@ -322,8 +264,7 @@ class ReluNetwork:
         >>> ReluNetwork([1, 2], [3, -1], x=[1, -1], y=[0, 0]).outputs()
         array([3., 2.])
         """
-        outputs: Array = self.w @ np.maximum(np.outer(self.v, self.x), 0.0)
-        return outputs
+        return self.w @ np.maximum(np.outer(self.v, self.x), 0.0)
 
     def loss(self) -> float:
         """1/(2n) Σ_i (f(x_i) − y_i)².
@@ -343,6 +284,15 @@ class ReluNetwork:
         for cell in self.cells.values():
             gradient[self._places(cell)] = cell.network.gradient()
         return gradient
+
+    def step(self, eta: float) -> Self:
+        """The network after one step θ − η∇ℓ of gradient descent.
+
+        >>> ReluNetwork([1, 2], [3, -1], x=[1, -1], y=[1, 4]).step(0.1).w
+        array([0.7, 2.1])
+        """
+        v, w = np.split(nonnegative_number("eta", eta) * self.gradient(), 2)
+        return replace(self, v=self.v - v, w=self.w - w)
 
     def hessian(self) -> Array:
         """The dense Hessian (2m, 2m) in the order (v; w): one block for each cell.
@@ -366,10 +316,10 @@ class ReluNetwork:
         >>> ReluNetwork([1, 1, 1], [2, 0, -1], x=[1, 1], y=[1, 1]).spectrum()
         Spectrum(5.8541 × 1, 0 × 4, -0.854102 × 1)
         """
-        parts = [_assemble([(0.0, 2 * self.silent, "zero")])]
+        parts = [Spectrum.of((0.0, 2 * self.silent, "zero"))]
         for cell in self.cells.values():
             alive = cell.network.spectrum()
-            dead = _assemble([(0.0, 2 * len(cell.neurons), "zero")])
+            dead = Spectrum.of((0.0, 2 * len(cell.neurons), "zero"))
             parts.append(alive if cell.network.s2 else dead)
         return Spectrum.merge(parts)
 
@@ -379,7 +329,7 @@ class ReluNetwork:
         >>> ReluNetwork([1, 1], [2, -1], x=[1, -1], y=[1, 1]).by_cell().labels
         ('plus', 'minus', 'minus', 'plus')
         """
-        parts = [_assemble([(0.0, 2 * self.silent, "silent")])]
+        parts = [Spectrum.of((0.0, 2 * self.silent, "silent"))]
         for name, cell in self.cells.items():
             own = cell.network.spectrum()
             parts.append(Spectrum(own.values, own.multiplicities, (name,) * len(own)))
@@ -413,154 +363,6 @@ class ReluNetwork:
 
 
 @dataclass(frozen=True, eq=False)
-class ManyInputs:
-    """The linear network x ↦ wᵀVx with D inputs and one output. `w` is (m,), `V` is (m, D), `sigma`
-    (D, D) is E xxᵀ, `yx` (D,) is E yx, `half_y2` is ½E y². Parameters are ordered (V; w), V row by
-    row.
-
-    With h = Vᵀw the gradient with respect to the product is g = Σh − E yx, and the Hessian is
-    ((wwᵀ) ⊗ Σ) on V, VΣVᵀ on w, and w_j(ΣVᵀ)_ek + g_e [j = k] between V_je and w_k.
-
-    >>> ManyInputs([1, 2], [[1], [2]], sigma=[[1]], yx=[0.5]).spectrum()
-    Spectrum(14.5 × 1, 4.5 × 1, -4.5 × 2)
-    """
-
-    w: Array
-    V: Array
-    sigma: Array
-    yx: Array
-    half_y2: float = 0.0
-
-    def __post_init__(self) -> None:
-        w = _vector("w", self.w)
-        first = real_array("V", self.V, ndim=2)
-        if first.shape[0] != len(w) or not first.shape[1]:
-            raise ValueError(
-                f"V must have {len(w)} rows to match w and at least one column, "
-                f"got {first.shape[0]}×{first.shape[1]}"
-            )
-        sigma, yx = _moments(self.sigma, self.yx, first.shape[1])
-        for name, array in (("w", w), ("V", first), ("sigma", sigma), ("yx", yx)):
-            object.__setattr__(self, name, array)
-        object.__setattr__(self, "half_y2", nonnegative_number("half_y2", self.half_y2))
-
-    @classmethod
-    def from_samples(cls, w: ArrayLike, V: ArrayLike, X: ArrayLike, y: ArrayLike) -> Self:
-        """The network with the moments of the samples, the columns of `X` (D, n) and `y` (n,).
-
-        >>> ManyInputs.from_samples([1], [[1, 1]], X=[[1, 1], [0, 2]], y=[1, 3]).sigma
-        array([[1., 1.],
-               [1., 2.]])
-        """
-        inputs, targets = real_array("X", X, ndim=2), real_array("y", y, ndim=1)
-        if inputs.shape[1] == 0:
-            raise ValueError("X must hold at least one sample, got none")
-        if len(targets) != inputs.shape[1]:
-            raise ValueError(
-                f"y must have length {inputs.shape[1]} to match the columns of X, "
-                f"got {len(targets)}"
-            )
-        count = len(targets)
-        return cls(
-            real_array("w", w, ndim=1),
-            real_array("V", V, ndim=2),
-            sigma=inputs @ inputs.T / count,
-            yx=inputs @ targets / count,
-            half_y2=float(np.mean(targets**2)) / 2,
-        )
-
-    @classmethod
-    def with_bias(
-        cls, w: ArrayLike, v: ArrayLike, b: ArrayLike, x: ArrayLike, y: ArrayLike
-    ) -> Self:
-        """The network x ↦ wᵀ(vx + b) of one input, with the moments of the samples `x`, `y` (n,):
-        two inputs x and 1, and V = [v b].
-
-        >>> ManyInputs.with_bias([1], [2], [3], x=[1, -1], y=[0, 2]).yx
-        array([-1.,  1.])
-        """
-        outer, slope = _pair(w, v)
-        offset = _pair(w, b, second="b")[1]
-        inputs, targets = _samples(x, y)
-        data = np.stack([inputs, np.ones(len(inputs))])
-        return cls.from_samples(outer, np.stack([slope, offset], axis=1), data, targets)
-
-    @property
-    def width(self) -> int:
-        """The number m of hidden neurons."""
-        return len(self.w)
-
-    @property
-    def h(self) -> Array:
-        """Vᵀw, the linear function that the network computes, shape (D,)."""
-        h: Array = self.V.T @ self.w
-        return h
-
-    @property
-    def g(self) -> Array:
-        """E xδ = Σ Vᵀw − E yx, the gradient with respect to the product wᵀV, shape (D,).
-
-        >>> ManyInputs.with_bias([1], [2], [3], x=[1, -1], y=[0, 2]).g
-        array([3., 2.])
-        """
-        return self.sigma @ self.h - self.yx
-
-    def loss(self) -> float:
-        """½ hᵀΣh − ⟨h, E yx⟩ + ½ E y².
-
-        >>> ManyInputs.with_bias([1], [2], [3], x=[1, -1], y=[5, 3]).loss()
-        1.0
-        """
-        return float(self.h @ self.sigma @ self.h / 2 - self.h @ self.yx) + self.half_y2
-
-    def hessian(self) -> Array:
-        """The dense Hessian (mD + m, mD + m).
-
-        >>> ManyInputs([3], [[5]], sigma=[[1]], yx=[7]).hessian()
-        array([[ 9., 23.],
-               [23., 25.]])
-        """
-        across = np.kron(self.w[:, None], self.sigma @ self.V.T)
-        across += np.kron(np.eye(self.width), self.g[:, None])
-        first = np.kron(np.outer(self.w, self.w), self.sigma)
-        last = self.V @ self.sigma @ self.V.T
-        matrix = np.block([[first, across], [across.T, last]])
-        symmetric: Array = (matrix + matrix.T) / 2
-        return symmetric
-
-    def spectrum(self) -> Spectrum:
-        """All m(D + 1) eigenvalues, for any weights and data: ‖g‖ and −‖g‖ "bulk", m − D times each
-        (none if m ≤ D), "zero" (m − 1)(D − 1) times, and 3D − 1 "outlier" values if m ≥ D.
-
-        Hidden directions orthogonal to w and V decouple; they carry ±‖g‖ once each and D − 1 zeros.
-        What is left is the Hessian of a network of width at most D + 1, which is solved densely.
-
-        >>> net = ManyInputs.with_bias([1, 1, 0, 0], [1, 2, 0, 1], [0, 1, 1, 0], [1, -1], [1, 3])
-        >>> [net.spectrum().select(label).size for label in ("outlier", "bulk", "zero")]
-        [5, 4, 3]
-        """
-        m, inputs = self.V.shape
-        size = float(np.linalg.norm(self.g))
-        core = min(m, inputs + 1)
-        basis = np.linalg.qr(np.column_stack([self.w, self.V]), mode="complete")[0][:, :core]
-        small = ManyInputs(basis.T @ self.w, basis.T @ self.V, self.sigma, self.yx)
-        values = np.linalg.eigvalsh(small.hessian())
-        spare, zeros = max(core - inputs, 0), (core - 1) * (inputs - 1)
-        for known, count in ((size, spare), (-size, spare), (0.0, zeros)):
-            # These are among the values; the theorem says how often, rounding does not matter.
-            values = np.delete(values, np.argsort(np.abs(values - known), kind="stable")[:count])
-        bulk, silent = spare + m - core, zeros + (m - core) * (inputs - 1)
-        return _assemble(
-            [
-                *((value, 1, "outlier") for value in values),
-                (size, bulk, "bulk"),
-                (-size, bulk, "bulk"),
-                (0.0, silent, "zero"),
-            ]
-        )
-
-
-@dataclass(frozen=True, eq=False)
 class SeparateInputs:
     """The network x ↦ Σ_e ⟨w_e, v_e⟩ x_e, which has its own hidden neurons for each of D inputs;
     for m = 1 the diagonal linear network. `w`, `v` are (D, m), `sigma` is E xxᵀ (D, D), `yx` is
@@ -583,9 +385,16 @@ class SeparateInputs:
             raise ValueError(
                 f"v must be {w.shape[0]}×{w.shape[1]} to match w, got {v.shape[0]}×{v.shape[1]}"
             )
-        sigma, yx = _moments(self.sigma, self.yx, len(w))
-        for name, array in (("w", w), ("v", v), ("sigma", sigma), ("yx", yx)):
+        # The product network Σ_e c_e x_e checks the moments.
+        line = LinearChain((np.ones((1, len(w))),), self.sigma, np.asarray(self.yx)[None])
+        for name, array in (("w", w), ("v", v), ("sigma", line.sigma_xx)):
             object.__setattr__(self, name, array)
+        object.__setattr__(self, "yx", line.sigma_yx[0])
+
+    @property
+    def c(self) -> Array:
+        """⟨w_e, v_e⟩ for each input, shape (D,)."""
+        return np.sum(self.w * self.v, axis=1)
 
     @property
     def d(self) -> Array:
@@ -594,9 +403,32 @@ class SeparateInputs:
         >>> SeparateInputs([[1], [2]], [[1], [1]], [[2, 1], [1, 2]], [0, 1]).d
         array([4., 4.])
         """
-        slopes = np.sum(self.w * self.v, axis=1)
-        d: Array = self.sigma @ slopes - self.yx
-        return d
+        return self.sigma @ self.c - self.yx
+
+    def loss(self) -> float:
+        """½ cᵀΣc − ⟨c, E yx⟩, the loss up to ½E y².
+
+        >>> SeparateInputs([[1], [2]], [[1], [1]], np.eye(2), [0, 1]).loss()
+        0.5
+        """
+        return float(self.c @ self.sigma @ self.c / 2 - self.c @ self.yx)
+
+    def gradient(self) -> Array:
+        """d_e (w_e; v_e), input by input, shape (2mD,).
+
+        >>> SeparateInputs([[1], [2]], [[1], [1]], np.eye(2), [0, 1]).gradient()
+        array([1., 1., 2., 1.])
+        """
+        return (self.d[:, None] * np.hstack([self.w, self.v])).ravel()
+
+    def step(self, eta: float) -> Self:
+        """The network after one step θ − η∇ℓ of gradient descent.
+
+        >>> SeparateInputs([[1], [2]], [[1], [1]], np.eye(2), [0, 1]).step(0.5).w.ravel()
+        array([0.5, 1.5])
+        """
+        pace = nonnegative_number("eta", eta) * self.d[:, None]
+        return replace(self, w=self.w - pace * self.v, v=self.v - pace * self.w)
 
     def hessian(self) -> Array:
         """The dense Hessian (2mD, 2mD): JΣJᵀ plus d_e [[0, I], [I, 0]] for each input.
@@ -611,8 +443,7 @@ class SeparateInputs:
             jacobian[2 * m * e : 2 * m * (e + 1), e] = np.concatenate([self.w[e], self.v[e]])
         swap = np.kron([[0.0, 1.0], [1.0, 0.0]], np.eye(m))
         matrix = jacobian @ self.sigma @ jacobian.T + np.kron(np.diag(self.d), swap)
-        symmetric: Array = (matrix + matrix.T) / 2
-        return symmetric
+        return (matrix + matrix.T) / 2
 
     def spectrum(self) -> Spectrum:
         """All 2mD eigenvalues: ±d_e, m − 1 times each, and 2D outliers, the eigenvalues of
@@ -626,20 +457,10 @@ class SeparateInputs:
         norms = np.linalg.norm(_halves(self.w, self.v), axis=2).T
         plane = np.kron(self.sigma, np.ones((2, 2))) * np.outer(norms.ravel(), norms.ravel())
         plane += np.diag(np.kron(self.d, [1.0, -1.0]))
-        return _assemble(
-            [
-                *((value, 1, "outlier") for value in np.linalg.eigvalsh(plane)),
-                *((sign * value, repeats, "bulk") for value in self.d for sign in (1, -1)),
-            ]
+        return Spectrum.of(
+            *((value, 1, "outlier") for value in np.linalg.eigvalsh(plane)),
+            *((sign * value, repeats, "bulk") for value in self.d for sign in (1, -1)),
         )
-
-
-def _assemble(entries: Iterable[tuple[float, int, str]]) -> Spectrum:
-    """The entries (value, multiplicity, label) that occur at all, in descending order."""
-    present = [entry for entry in entries if entry[1] > 0]
-    values = np.array([value for value, _, _ in present], dtype=float)
-    counts = np.array([count for _, count, _ in present], dtype=np.int64)
-    return Spectrum.merge([Spectrum(values, counts, tuple(label for _, _, label in present))])
 
 
 def _halves(w: Array, v: Array) -> tuple[Array, Array]:
@@ -651,7 +472,7 @@ def _unit(vector: Array) -> Array:
     """The direction of a vector, and the first axis for the vector 0, which has none."""
     peak = np.abs(vector).max()
     # Divided by the largest entry first, so that squares neither overflow nor vanish.
-    scaled: Array = vector / peak if peak else np.eye(len(vector))[0]
+    scaled = vector / peak if peak else np.eye(len(vector))[0]
     return scaled / float(np.linalg.norm(scaled))
 
 
@@ -660,48 +481,22 @@ def _complement(unit: Array) -> Array:
     the first of the reflection that takes the first axis to ±unit."""
     mirror = unit.copy()
     mirror[0] += np.copysign(1.0, unit[0])
-    reflection: Array = np.eye(len(unit)) - 2 * np.outer(mirror, mirror) / (mirror @ mirror)
-    return reflection[:, 1:]
+    return (np.eye(len(unit)) - 2 * np.outer(mirror, mirror) / (mirror @ mirror))[:, 1:]
 
 
-def _vector(name: str, array: ArrayLike) -> Array:
-    vector = real_array(name, array, ndim=1)
-    if not len(vector):
-        raise ValueError(f"{name} must hold at least one number, got none")
-    return vector
-
-
-def _pair(w: ArrayLike, v: ArrayLike, second: str = "v") -> tuple[Array, Array]:
-    outer, inner = _vector("w", w), _vector(second, v)
-    if len(inner) != len(outer):
+def _pair(w: ArrayLike, v: ArrayLike) -> tuple[Array, Array]:
+    outer, inner = real_array("w", w, ndim=1), real_array("v", v, ndim=1)
+    if not len(outer) or len(inner) != len(outer):
         raise ValueError(
-            f"{second} must have length {len(outer)} to match w, got length {len(inner)}"
+            f"w and v must have one length, at least 1, got {len(outer)} and {len(inner)}"
         )
     return outer, inner
 
 
 def _samples(x: ArrayLike, y: ArrayLike) -> tuple[Array, Array]:
     inputs, targets = real_array("x", x, ndim=1), real_array("y", y, ndim=1)
-    if not len(inputs):
-        raise ValueError("x must hold at least one sample, got none")
-    if len(targets) != len(inputs):
-        raise ValueError(f"y must have length {len(inputs)} to match x, got length {len(targets)}")
-    return inputs, targets
-
-
-def _moments(sigma: ArrayLike, yx: ArrayLike, inputs: int) -> tuple[Array, Array]:
-    second, cross = real_array("sigma", sigma, ndim=2), real_array("yx", yx, ndim=1)
-    if second.shape != (inputs, inputs):
+    if not len(inputs) or len(targets) != len(inputs):
         raise ValueError(
-            f"sigma must be {inputs}×{inputs}, one row for each input, "
-            f"got {second.shape[0]}×{second.shape[1]}"
+            f"x and y must have one length, at least 1, got {len(inputs)} and {len(targets)}"
         )
-    if cross.shape != (inputs,):
-        raise ValueError(f"yx must have length {inputs}, one for each input, got {len(cross)}")
-    scale = np.abs(second).max()
-    if np.abs(second - second.T).max() > MOMENT_TOLERANCE * scale:
-        raise ValueError("sigma must be symmetric, it differs from its transpose")
-    least = float(np.linalg.eigvalsh(second)[0])
-    if least < -MOMENT_TOLERANCE * inputs * scale:
-        raise ValueError(f"sigma must have no negative eigenvalue, got {least:.3g}")
-    return second, cross
+    return inputs, targets

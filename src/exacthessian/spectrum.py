@@ -45,23 +45,35 @@ class Spectrum:
         counts = np.asarray(self.multiplicities)
         if counts.dtype.kind not in "iu" and counts.size:
             raise TypeError(f"multiplicities must be integers, got dtype {counts.dtype}")
-        if counts.shape != values.shape:
-            raise ValueError(
-                f"multiplicities must have shape {values.shape} to match values, got {counts.shape}"
-            )
         if np.any(counts < 1):
             raise ValueError(f"multiplicities must be at least 1, got {counts.min()}")
         if isinstance(self.labels, str) or not all(isinstance(label, str) for label in self.labels):
             raise TypeError(f"labels must be a sequence of strings, got {self.labels!r}")
-        if len(self.labels) != len(values):
+        if not values.shape == counts.shape == (len(self.labels),):
             raise ValueError(
-                f"labels must have length {len(values)} to match values, got {len(self.labels)}"
+                "values, multiplicities and labels must have one length, got "
+                f"{len(values)}, {counts.shape} and {len(self.labels)}"
             )
         multiplicities = np.array(counts, dtype=np.int64)
         multiplicities.setflags(write=False)
         object.__setattr__(self, "values", values)
         object.__setattr__(self, "multiplicities", multiplicities)
         object.__setattr__(self, "labels", tuple(self.labels))
+
+    @classmethod
+    def of(cls, *entries: tuple[float, int, str]) -> Self:
+        """The spectrum of the entries (value, count, label), in descending order; an entry of count
+        0 is dropped.
+
+        >>> Spectrum.of((1.0, 72, "bulk"), (3.0, 16, "dominant"), (2.0, 0, "none"))
+        Spectrum(3 × 16, 1 × 72)
+        """
+        for _, count, label in entries:
+            if count < 0:
+                raise ValueError(f"the count of {label!r} must not be negative, got {count}")
+        kept = sorted((e for e in entries if e[1] != 0), key=lambda entry: -entry[0])
+        values, counts, labels = zip(*kept, strict=True) if kept else ((), (), ())
+        return cls(np.array(values), np.array(counts), labels)
 
     @classmethod
     def from_values(cls, values: ArrayLike, label: str = "") -> Self:
@@ -237,10 +249,6 @@ class TopEigenvalues:
     values: NDArray[np.float64]
     residuals: NDArray[np.float64]
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "values", real_array("values", self.values, ndim=1))
-        object.__setattr__(self, "residuals", real_array("residuals", self.residuals, ndim=1))
-
 
 @dataclass(frozen=True, eq=False)
 class Density:
@@ -249,19 +257,6 @@ class Density:
     nodes: NDArray[np.float64]
     weights: NDArray[np.float64]
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "nodes", real_array("nodes", self.nodes, ndim=1))
-        object.__setattr__(self, "weights", real_array("weights", self.weights, ndim=1))
-        if self.nodes.shape != self.weights.shape:
-            raise ValueError(
-                f"weights must have shape {self.nodes.shape} to match nodes, "
-                f"got {self.weights.shape}"
-            )
-        if np.any(self.weights < 0) or abs(self.weights.sum() - 1) > SYMMETRY_TOLERANCE:
-            raise ValueError(
-                f"weights must be non-negative and sum to 1, got sum {self.weights.sum()}"
-            )
-
     def smooth(self, grid: ArrayLike, width: float) -> NDArray[np.float64]:
         """The density at the points of `grid` (m,) after convolution with a Gaussian of standard
         deviation `width`: Σ_i weights[i] exp(−(λ − nodes[i])²/2width²) / (width √2π).
@@ -269,22 +264,15 @@ class Density:
         >>> round(float(Density([0.0], [1.0]).smooth([0.0], width=2.0)[0] * np.sqrt(2 * np.pi)), 12)
         0.5
         """
-        points = real_array("grid", grid, ndim=1)
-        sigma = nonnegative_number("width", width)
-        if sigma == 0:
-            raise ValueError("width must be positive, got 0")
-        scaled = (points[:, None] - self.nodes) / sigma
-        bumps = np.exp(-(scaled**2) / 2) / (sigma * np.sqrt(2 * np.pi))
-        density: NDArray[np.float64] = bumps @ self.weights
-        return density
+        scaled = (np.asarray(grid)[:, None] - self.nodes) / width
+        bumps = np.exp(-(scaled**2) / 2) / (width * np.sqrt(2 * np.pi))
+        return bumps @ self.weights
 
 
 def _symmetric_operator(operator: Any, rng: np.random.Generator) -> LinearOperator:
     """`operator` as a scipy LinearOperator, refused unless it is square, float64 and, on a random
     pair of vectors, symmetric: uᵀ(Hv) = vᵀ(Hu).
     """
-    if not isinstance(rng, np.random.Generator):
-        raise TypeError(f"rng must be a numpy.random.Generator, got {type(rng).__name__}")
     linear = aslinearoperator(operator)
     if linear.shape[0] != linear.shape[1]:
         raise ValueError(f"operator must be square, got {linear.shape[0]}×{linear.shape[1]}")
@@ -358,8 +346,7 @@ def _largest_besides(
     """
 
     def product(x: NDArray[np.float64]) -> NDArray[np.float64]:
-        image: NDArray[np.float64] = linear.matvec(x) + shift * x
-        return image - vectors @ ((values + shift) * (vectors.T @ x))
+        return linear.matvec(x) + shift * x - vectors @ ((values + shift) * (vectors.T @ x))
 
     shifted = LinearOperator(linear.shape, matvec=product, dtype=np.float64)
     start = rng.standard_normal(linear.shape[0])

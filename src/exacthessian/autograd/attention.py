@@ -1,11 +1,16 @@
 """Torch models of self-attention with one head, for sequences of numbers or of vectors."""
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import ArrayLike
 from torch import Tensor
+
+from exacthessian.attention import Head, ScalarAttention
+from exacthessian.autograd.models import loss_of
+from exacthessian.autograd.oracle import Function, tensors
 
 Model = Callable[[list[Tensor]], Tensor]
 Rows = Callable[[Tensor], Tensor]
@@ -78,23 +83,36 @@ def self_attention(
     return model, risk
 
 
-def self_attention_loss(
-    inputs: Sequence[ArrayLike],
-    targets: Sequence[ArrayLike],
-    weights: ArrayLike | None = None,
-    biases: Sequence[ArrayLike] | None = None,
-    causal: bool = False,
-    rows: Rows | None = None,
-    key_width: int | None = None,
-) -> Model:
-    """The loss of `self_attention` as one function of [W_V, W_Q, W_K].
+def self_attention_loss(*arguments: Any, **options: Any) -> Model:
+    """The loss of `self_attention`, with the same arguments, as one function of [W_V, W_Q, W_K].
 
     >>> loss = self_attention_loss([[1.0, 3.0]], [[2.0, 4.0]])
     >>> loss([torch.tensor(1.0).double(), torch.zeros(2).double(), torch.ones(2).double()]).item()
     1.0
     """
-    model, risk = self_attention(inputs, targets, weights, biases, causal, rows, key_width)
+    model, risk = self_attention(*arguments, **options)
     return lambda parameters: risk(model(parameters))
+
+
+@loss_of.register
+def _(model: ScalarAttention) -> tuple[Function, list[Tensor]]:
+    loss = self_attention_loss(
+        model.inputs, model.targets, model.weights, model.biases, model.causal
+    )
+    return loss, tensors([model.value, model.query, model.key])
+
+
+@loss_of.register
+def _(model: Head) -> tuple[Function, list[Tensor]]:
+    """The quadratic function of w_V and c with the head's derivatives, at w_V = 0."""
+    here = model.product
+
+    def loss(weights: list[Tensor]) -> Tensor:
+        value, step = weights[0], weights[1] @ weights[2] - here
+        curved = model.alpha * value**2 / 2 + model.beta * value * step + model.zeta * step**2 / 2
+        return curved + model.gamma * step
+
+    return loss, tensors([0.0, model.query, model.key])
 
 
 def _matrix(name: str, value: ArrayLike) -> np.ndarray[tuple[int, int], np.dtype[np.float64]]:

@@ -12,6 +12,7 @@ default mean.
 """
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import reduce
 from typing import TypeAlias
 
 import numpy as np
@@ -22,11 +23,14 @@ from torch import Tensor
 from torch.func import functional_call, grad, vjp, vmap
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
+from exacthessian.inputs import real_array
+
 Matrix: TypeAlias = NDArray[np.float64]
 Function: TypeAlias = Callable[[list[Tensor]], Tensor]
 TensorMap: TypeAlias = Callable[[Tensor], Tensor]
 Products: TypeAlias = Callable[[Matrix], Matrix]
 
+derivatives_taken = 0  # how many functions were differentiated; a verdict says whether any was
 CHUNK = 256  # vectors differentiated at once: more is no faster and takes more memory
 
 
@@ -120,30 +124,12 @@ def linear_chain_loss(
     >>> loss(tensors([[[2.0]], [[3.0]]])).item()
     12.5
     """
-    xx, yx = _real_matrix("sigma_xx", sigma_xx), _real_matrix("sigma_yx", sigma_yx)
-    if xx.shape != (yx.shape[1], yx.shape[1]):
-        wanted, got = _by(yx.shape[1], yx.shape[1]), _by(*xx.shape)
-        raise ValueError(
-            f"sigma_xx must be {wanted} to match sigma_yx ({_by(*yx.shape)}), got {got}"
-        )
-    asymmetry = np.abs(xx - xx.T).max(initial=0.0)
-    if asymmetry > 1e-8 * np.abs(xx).max(initial=0.0):
-        raise ValueError(
-            f"sigma_xx must be symmetric, it differs from its transpose by {asymmetry:.3g}"
-        )
-    offset = _real_array("half_y2", half_y2)
-    if offset.ndim != 0:
-        raise ValueError(f"half_y2 must be one number, got shape {offset.shape}")
-    penalty = _ridge_penalty(ridge)
-    second, cross = torch.from_numpy(xx), torch.from_numpy(yx)
+    second, cross, offset = tensors([sigma_xx, sigma_yx, half_y2])
 
     def loss(weights: list[Tensor]) -> Tensor:
-        _check_chain(weights, xx.shape[0], yx.shape[0])
-        product = weights[0]
-        for weight in weights[1:]:
-            product = weight @ product
-        quadratic = torch.trace(product @ second @ product.T) / 2
-        return quadratic - torch.trace(product @ cross.T) + offset.item() + penalty(weights)
+        product = reduce(lambda product, weight: weight @ product, weights)
+        fit = torch.trace(product @ second @ product.T) / 2 - torch.trace(product @ cross.T)
+        return fit + offset + _penalty(weights, ridge)
 
     return loss
 
@@ -160,21 +146,11 @@ def linear_chain_sample_loss(
     >>> loss(tensors([[[2.0]], [[3.0]]])).item()
     0.25
     """
-    inputs, targets = _real_matrix("X", X), _real_matrix("Y", Y)
-    if inputs.shape[1] != targets.shape[1] or inputs.shape[1] == 0:
-        raise ValueError(
-            "X and Y must have the same number of columns, one per sample and at least one, "
-            f"got {_by(*inputs.shape)} and {_by(*targets.shape)}"
-        )
-    penalty = _ridge_penalty(ridge)
-    x, y = torch.from_numpy(inputs), torch.from_numpy(targets)
+    x, y = tensors([X, Y])
 
     def loss(weights: list[Tensor]) -> Tensor:
-        _check_chain(weights, x.shape[0], y.shape[0])
-        hidden = x
-        for weight in weights:
-            hidden = weight @ hidden
-        return ((hidden - y) ** 2).sum() / (2 * x.shape[1]) + penalty(weights)
+        outputs = reduce(lambda hidden, weight: weight @ hidden, weights, x)
+        return ((outputs - y) ** 2).sum() / (2 * x.shape[1]) + _penalty(weights, ridge)
 
     return loss
 
@@ -195,11 +171,7 @@ def module_function(module: torch.nn.Module) -> tuple[Callable[..., Tensor], lis
            [2., 2., 2.],
            [2., 2., 2.]])
     """
-    if not isinstance(module, torch.nn.Module):
-        raise TypeError(f"module must be a torch.nn.Module, got {type(module).__name__}")
     named = dict(module.named_parameters())
-    if not named:
-        raise ValueError(f"module must have parameters, {type(module).__name__} has none")
     for name, weight in named.items():
         if weight.dtype != torch.float64:
             raise TypeError(
@@ -211,8 +183,7 @@ def module_function(module: torch.nn.Module) -> tuple[Callable[..., Tensor], lis
         weights = dict(zip(named, parameters, strict=True))
         # Copies, because batch normalisation writes into its buffers.
         buffers = {name: buffer.clone() for name, buffer in module.named_buffers()}
-        outputs: Tensor = functional_call(module, weights | buffers, inputs)
-        return outputs
+        return functional_call(module, weights | buffers, inputs)
 
     return model, [weight.detach().clone() for weight in named.values()]
 
@@ -223,11 +194,18 @@ def tensors(arrays: Iterable[ArrayLike]) -> list[Tensor]:
     >>> tensors([1, [2, 3]])
     [tensor(1., dtype=torch.float64), tensor([2., 3.], dtype=torch.float64)]
     """
-    return [torch.from_numpy(_real_array(f"arrays[{i}]", a)) for i, a in enumerate(arrays)]
+    checked = (real_array(f"arrays[{i}]", array, ndim=None) for i, array in enumerate(arrays))
+    return [torch.from_numpy(array.copy()) for array in checked]
+
+
+def _count() -> None:
+    global derivatives_taken
+    derivatives_taken += 1
 
 
 def _hessian_products(function: Function, parameters: Sequence[Tensor]) -> Products:
     """U ↦ U H for rows U (m, P): the pullback of the gradient map, uᵀ D∇f(θ) = uᵀ H."""
+    _count()
     flat, theta = _flatten(function, parameters)
     _check_scalar("function", flat, theta)
     hessian = vjp(grad(flat), theta)[1]
@@ -250,6 +228,7 @@ def _gauss_newton_products(
         z = z.clone()  # as for the parameters: the loss may work in place
         return loss(z) if targets is None else loss(z, targets)
 
+    _count()
     flat, theta = _flatten(outputs, parameters)
     z = _check_value("model", flat, theta)
     _check_scalar("loss", risk, z)
@@ -297,13 +276,9 @@ def _batched(product: TensorMap, name: str) -> Products:
 
 def _dense(products: Products, size: int, chunk: int) -> Matrix:
     """The matrix of the products: the rows of the identity, `chunk` at a time."""
-    if isinstance(chunk, bool) or not isinstance(chunk, int | np.integer):
-        raise TypeError(f"chunk must be an integer, got {type(chunk).__name__}")
-    if chunk < 1:
-        raise ValueError(f"chunk must be at least 1, got {chunk}")
     matrix = np.empty((size, size))
-    for start in range(0, size, int(chunk)):
-        count = min(int(chunk), size - start)
+    for start in range(0, size, chunk):
+        count = min(chunk, size - start)
         matrix[start : start + count] = products(np.eye(count, size, start))
     return matrix
 
@@ -312,79 +287,34 @@ def _symmetric_operator(products: Products, size: int) -> LinearOperator:
     """The operator of a symmetric matrix whose products with rows are known."""
 
     def matmat(vectors: NDArray[np.generic]) -> Matrix:
-        columns = _real_array("vector", vectors).reshape(size, -1)
+        columns = real_array("vector", vectors, ndim=None).copy().reshape(size, -1)
         result = np.empty_like(columns)
         for start in range(0, columns.shape[1], CHUNK):
             some = slice(start, start + CHUNK)
             result[:, some] = products(np.ascontiguousarray(columns[:, some].T)).T
         return result.reshape(vectors.shape)
 
-    def matvec(vector: ArrayLike) -> Matrix:
-        array = np.asarray(vector)
-        if array.shape not in [(size,), (size, 1)]:
-            raise ValueError(f"vector must have length {size}, got shape {array.shape}")
-        return matmat(array)
-
-    operator = LinearOperator(
+    return LinearOperator(
         (size, size), matvec=matmat, rmatvec=matmat, matmat=matmat, rmatmat=matmat, dtype=np.float64
     )
-    # SciPy's own method refuses a wrong length before it calls ours, without saying which is right.
-    operator.matvec = matvec
-    return operator
 
 
-def _ridge_penalty(ridge: float | Sequence[float]) -> Function:
+def _penalty(weights: Sequence[Tensor], ridge: float | Sequence[float]) -> Tensor:
     """½ Σ_l λ_l ‖W_l‖², with one λ for all layers or one for each."""
-    strengths = _real_array("ridge", ridge)
-    if strengths.ndim > 1:
-        raise ValueError(f"ridge must be one number or one per layer, got shape {strengths.shape}")
-
-    def penalty(weights: list[Tensor]) -> Tensor:
-        if strengths.ndim == 1 and len(strengths) != len(weights):
-            raise ValueError(
-                f"ridge must have one number per layer ({len(weights)}), got {len(strengths)}"
-            )
-        each = np.broadcast_to(strengths, len(weights)).tolist()
-        terms = [strength * (w**2).sum() / 2 for strength, w in zip(each, weights, strict=True)]
-        return torch.stack(terms).sum()
-
-    return penalty
-
-
-def _check_chain(weights: Sequence[Tensor], width_in: int, width_out: int) -> None:
-    if len(weights) == 0:
-        raise ValueError("weights must hold at least one matrix, got an empty list")
-    width = width_in
-    for i, weight in enumerate(weights):
-        if weight.ndim != 2 or weight.shape[1] != width:
-            before = f"weights[{i - 1}]" if i else "the inputs"
-            raise ValueError(
-                f"weights[{i}] must be a matrix with {width} columns to match {before}, "
-                f"got shape {tuple(weight.shape)}"
-            )
-        width = weight.shape[0]
-    if width != width_out:
-        raise ValueError(
-            f"weights[{len(weights) - 1}] must have {width_out} rows to match the outputs, "
-            f"got {width}"
-        )
+    squares = torch.stack([(weight**2).sum() for weight in weights])
+    return (torch.as_tensor(ridge, dtype=torch.float64) * squares).sum() / 2
 
 
 def _check_parameters(parameters: Sequence[Tensor]) -> None:
     if not isinstance(parameters, Sequence):
         raise TypeError(f"parameters must be a list of tensors, got {type(parameters).__name__}")
-    if sum(w.numel() if isinstance(w, Tensor) else 1 for w in parameters) == 0:
-        raise ValueError("parameters must hold at least one number, got none")
     for i, weight in enumerate(parameters):
         name = f"parameters[{i}]"
-        if not isinstance(weight, Tensor):
-            raise TypeError(f"{name} must be a torch tensor, got {type(weight).__name__}")
-        if weight.dtype != torch.float64:
-            raise TypeError(f"{name} must be a float64 tensor, got {weight.dtype}")
-        if weight.device.type != "cpu":
-            raise ValueError(f"{name} must be on the cpu, got {weight.device}")
-        if not torch.isfinite(weight).all():
-            raise ValueError(f"{name} must be finite, got nan or inf")
+        if not isinstance(weight, Tensor) or weight.dtype != torch.float64:
+            kind = weight.dtype if isinstance(weight, Tensor) else type(weight).__name__
+            raise TypeError(f"{name} must be a float64 tensor, got {kind}")
+        if weight.device.type != "cpu" or not torch.isfinite(weight).all():
+            raise ValueError(f"{name} must be finite and on the cpu")
 
 
 def _check_value(name: str, function: TensorMap, at: Tensor) -> Tensor:
@@ -422,24 +352,3 @@ def _check_scalar(name: str, function: TensorMap, at: Tensor) -> None:
 
 def _size(parameters: Sequence[Tensor]) -> int:
     return sum(weight.numel() for weight in parameters)
-
-
-def _real_array(name: str, value: ArrayLike) -> Matrix:
-    """A writable float64 copy, in C order, of finite real numbers."""
-    array = np.asarray(value)
-    if array.dtype.kind not in "fiu":
-        raise TypeError(f"{name} must hold real numbers, got dtype {array.dtype}")
-    if not np.isfinite(array).all():
-        raise ValueError(f"{name} must be finite, got nan or inf")
-    return np.array(array, dtype=np.float64, order="C")
-
-
-def _real_matrix(name: str, value: ArrayLike) -> Matrix:
-    array = _real_array(name, value)
-    if array.ndim != 2:
-        raise ValueError(f"{name} must be a matrix, got shape {array.shape}")
-    return array
-
-
-def _by(rows: int, columns: int) -> str:
-    return f"{rows}×{columns}"

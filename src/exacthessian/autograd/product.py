@@ -10,7 +10,7 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
-from exacthessian.autograd.oracle import Function, _real_matrix
+from exacthessian.autograd.oracle import Function, tensors
 
 
 def cross_entropy_loss(X: ArrayLike, labels: ArrayLike) -> Function:
@@ -22,36 +22,14 @@ def cross_entropy_loss(X: ArrayLike, labels: ArrayLike) -> Function:
     >>> round(loss(weights).item(), 6)
     0.693147
     """
-    x = torch.from_numpy(_real_matrix("X", X))
+    (x,) = tensors([X])
     wanted = torch.as_tensor(labels, dtype=torch.int64)
-    if wanted.shape != x.shape[1:]:
-        raise ValueError(f"labels must have {x.shape[1]} entries, got shape {tuple(wanted.shape)}")
 
     def loss(weights: list[Tensor]) -> Tensor:
         product = weights[1] @ weights[0]
         logits = (product @ x).T + weights[2]
         penalty = (product.sum() * weights[2].sum()).sin() + (product**4).sum() / 10
         return torch.nn.functional.cross_entropy(logits, wanted) + penalty
-
-    return loss
-
-
-def attention_loss(X: ArrayLike, Y: ArrayLike, scale: float) -> Function:
-    """½ mean of the squared entries of softmax(X W_Q W_Kᵀ Xᵀ/scale) X W_V − Y, for one sequence X
-    (T, d) and Y (T, d); weights [W_Kᵀ (d_K, d), W_Q (d, d_K), W_V (d, d)].
-
-    >>> loss = attention_loss([[1.0], [-1.0]], [[0.0], [0.0]], scale=1.0)
-    >>> loss([torch.ones(s, dtype=torch.float64) for s in ((1, 1), (1, 1), (1, 1))]).item() > 0
-    True
-    """
-    x, y = torch.from_numpy(_real_matrix("X", X)), torch.from_numpy(_real_matrix("Y", Y))
-    if x.shape != y.shape:
-        raise ValueError(f"Y must have the shape of X, {tuple(x.shape)}, got {tuple(y.shape)}")
-
-    def loss(weights: list[Tensor]) -> Tensor:
-        keys, queries, values = weights
-        scores = x @ (queries @ keys) @ x.T / scale
-        return ((torch.softmax(scores, 1) @ x @ values - y) ** 2).mean() / 2
 
     return loss
 
@@ -63,12 +41,7 @@ def relu_network_loss(X: ArrayLike, Y: ArrayLike) -> Function:
     >>> loss([torch.full((1, 1), w, dtype=torch.float64) for w in (2.0, 3.0)]).item()
     0.5
     """
-    x, y = torch.from_numpy(_real_matrix("X", X)), torch.from_numpy(_real_matrix("Y", Y))
-    if x.shape[1] != y.shape[1] or x.shape[1] == 0:
-        raise ValueError(
-            "X and Y must have the same number of columns, at least one, "
-            f"got {x.shape[1]} and {y.shape[1]}"
-        )
+    x, y = tensors([X, Y])
 
     def loss(weights: list[Tensor]) -> Tensor:
         hidden = x

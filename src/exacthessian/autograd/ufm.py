@@ -1,117 +1,176 @@
-"""Torch models of the deep linear unconstrained feature model with squared loss.
+"""Unconstrained feature models in torch: the losses of their points and of single layers.
 
-Features H (d, Kn) and weights W_1, …, W_L are plain tensors; columns are ordered by class, n for
-each of K classes. Everything is differentiated sample by sample, and no closed form is known here.
+The matrices H_1 (d, Kn), W_1, …, W_L are plain tensors; columns are ordered by class, n for each of
+K classes. Everything is differentiated sample by sample, and no closed form is known here.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias
 
 import numpy as np
 import torch
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 from torch import Tensor
 from torch.func import jacrev
 
-from exacthessian.autograd.oracle import Function, tensors
+from exacthessian.autograd.models import loss_of
+from exacthessian.autograd.oracle import Function, dense_hessian, tensors
+from exacthessian.ufm import Layer, ReluUFM
+from exacthessian.ufm_cross_entropy import CrossEntropyUFM
+
+Matrix: TypeAlias = NDArray[np.float64]
+Activation: TypeAlias = Callable[[Tensor], Tensor]
 
 
-def ufm_loss(
-    classes: int,
-    samples: int,
-    ridge: float | Sequence[float] = 0.0,
-    features: ArrayLike | None = None,
-) -> Function:
-    """The loss 1/(2Kn) Σ_ic ‖W_L ⋯ W_1 h_ic − y_c‖² + ½ Σ_l λ_l ‖·‖² as a function of the list
-    [H, W_1, …, W_L], or of [W_1, …, W_L] when `features` (d, Kn) are given and stay fixed.
+@loss_of.register
+def _(model: ReluUFM) -> tuple[Function, list[Tensor]]:
+    return _penalised(_squares, _activation(model), model.ridge), tensors(model.weights)
 
-    `ridge` is one λ for all tensors in the list or one for each.
 
-    >>> loss = ufm_loss(classes=2, samples=1, ridge=0.5)
-    >>> loss(tensors([np.eye(2), 3 * np.eye(2)])).item()
-    7.0
+@loss_of.register
+def _(model: CrossEntropyUFM) -> tuple[Function, list[Tensor]]:
+    return _penalised(_cross_entropy, _identity, model.ridge), tensors(model.weights)
+
+
+@loss_of.register(Layer)
+def _(layer: Layer[Any]) -> tuple[Function, list[Tensor]]:
+    """The loss of the data as a function of W_l alone, all else fixed, without ridge."""
+    outputs, weight = _of_layer(layer)
+    fit = _cross_entropy if isinstance(layer.point, CrossEntropyUFM) else _squares
+    return lambda own: fit(outputs(own[0])), [weight]
+
+
+def output_jacobians(layer: Layer[Any]) -> Matrix:
+    """∂(z_ic)_x/∂(W_l)_ab for every sample and output, shape (Kn, K, rows, columns of W_l).
+
+    >>> point = ReluUFM([[[2.0]], [[3.0]], [[5.0]]])
+    >>> output_jacobians(Layer(None, point, 1)).ravel()
+    array([10.])
     """
-    fixed = [] if features is None else tensors([features])
-    targets = _targets(classes, samples)
+    outputs, weight = _of_layer(layer)
+    return np.asarray(jacrev(lambda own: outputs(own).T)(weight).numpy())
 
-    def loss(parameters: list[Tensor]) -> Tensor:
-        hidden, *weights = [*fixed, *parameters]
-        for weight in weights:
-            hidden = weight @ hidden
-        each = np.broadcast_to(np.asarray(ridge, dtype=float), len(parameters)).tolist()
-        decay = [strength * (w**2).sum() / 2 for strength, w in zip(each, parameters, strict=True)]
-        return ((hidden - targets) ** 2).sum() / (2 * classes * samples) + torch.stack(decay).sum()
+
+def sample_gradients(layer: Layer[Any]) -> Matrix:
+    """The gradient of ½‖z_ic − y_c‖² in W_l, one row for each sample, shape (Kn, size of W_l).
+
+    >>> point = ReluUFM([[[2.0]], [[3.0]], [[5.0]]])
+    >>> sample_gradients(Layer(None, point, 1)).ravel()
+    array([290.])
+    """
+    outputs, weight = _of_layer(layer)
+
+    def losses(own: Tensor) -> Tensor:
+        z = outputs(own)
+        return ((z - _labels(z)) ** 2).sum(dim=0) / 2
+
+    gradients = jacrev(losses)(weight)
+    return np.asarray(gradients.reshape(len(gradients), -1).numpy())
+
+
+def extended_errors(layer: Layer[Any]) -> Matrix:
+    """δ = ∂ ½‖z − y_c'‖² / ∂h^(l) for every sample and every label c', true or not, as rows:
+    shape (K·Kn, width of h^(l)).
+
+    >>> point = ReluUFM([np.eye(2), 2 * np.eye(2)])
+    >>> extended_errors(Layer(None, point, 1))[:2]
+    array([[ 2.,  0.],
+           [ 4., -2.]])
+    """
+    weights = tensors(layer.point.weights)
+    received = _forward(weights[: layer.number], _identity)
+    labels = torch.eye(layer.classes, dtype=torch.float64)
+
+    def losses(columns: Tensor) -> Tensor:
+        z = _forward([columns, *weights[layer.number :]], _identity)
+        return ((z.T[:, None, :] - labels[None]) ** 2).sum(dim=(0, 2)) / 2
+
+    # A sample's error depends on its own column only, so summing over samples loses nothing.
+    errors = jacrev(losses)(received)
+    return np.asarray(errors.permute(2, 0, 1).reshape(-1, len(received)).numpy())
+
+
+def softmax_curvature(logits: Matrix, label: int) -> Matrix:
+    """The Hessian of −log softmax(z)_label in the logits z (K,), shape (K, K).
+
+    >>> softmax_curvature(np.zeros(2), label=0)
+    array([[ 0.25, -0.25],
+           [-0.25,  0.25]])
+    """
+    target = torch.tensor([label])
+    loss = torch.nn.functional.cross_entropy
+    return dense_hessian(lambda z: loss(z[0][None], target), tensors([logits]))
+
+
+def label_gradients(layer: Layer[Any]) -> tuple[Matrix, Matrix]:
+    """For each sample and each label c', the gradient of −log softmax(z_ic)_c' in W_l:
+    (Kn, K, size of W_l); and the probability that the model gives to that label: (Kn, K).
+
+    >>> point = CrossEntropyUFM([[[1.0, 1.0]], [[0.0], [0.0]]])
+    >>> gradients, probabilities = label_gradients(Layer(None, point, 1))
+    >>> gradients[0], probabilities[0]
+    (array([[-0.5,  0.5],
+           [ 0.5, -0.5]]), array([0.5, 0.5]))
+    """
+    outputs, weight = _of_layer(layer)
+
+    def surprise(own: Tensor) -> Tensor:
+        return -torch.log_softmax(outputs(own).T, dim=1)
+
+    gradients = jacrev(surprise)(weight).reshape(-1, layer.classes, weight.numel())
+    return gradients.numpy(), torch.exp(-surprise(weight)).numpy()
+
+
+def _of_layer(layer: Layer[Any]) -> tuple[Callable[[Tensor], Tensor], Tensor]:
+    """The outputs Z as a function of W_l, and W_l."""
+    weights, activate = tensors(layer.point.weights), _activation(layer.point)
+
+    def outputs(own: Tensor) -> Tensor:
+        return _forward([*weights[: layer.number], own, *weights[layer.number + 1 :]], activate)
+
+    return outputs, weights[layer.number]
+
+
+def _activation(point: object) -> Activation:
+    """The ReLU of a point with its σ'(0), 0 or 1, or the identity."""
+    if not isinstance(point, ReluUFM):
+        return _identity
+    kept = torch.ge if point.slope_at_zero else torch.gt
+    return lambda hidden: torch.where(kept(hidden, 0.0), hidden, torch.zeros_like(hidden))
+
+
+def _forward(weights: Sequence[Tensor], activate: Activation) -> Tensor:
+    """Z from H_1, W_1, …, W_L."""
+    hidden = weights[0]
+    for place, weight in enumerate(weights[1:]):
+        hidden = weight @ (activate(hidden) if place else hidden)
+    return hidden
+
+
+def _penalised(
+    fit: Callable[[Tensor], Tensor], activate: Activation, ridge: float | Sequence[float]
+) -> Function:
+    lambdas = torch.tensor(ridge, dtype=torch.float64)
+
+    def loss(weights: list[Tensor]) -> Tensor:
+        squares = torch.stack([(weight**2).sum() for weight in weights])
+        return fit(_forward(weights, activate)) + lambdas @ squares / 2
 
     return loss
 
 
-def output_jacobians(
-    features: ArrayLike, weights: Sequence[ArrayLike], layer: int
-) -> NDArray[np.float64]:
-    """∂f_x(h_ic)/∂(W_l)_ab for every sample and output, shape (Kn, K, rows, columns of W_l).
-
-    >>> output_jacobians([[2.0]], [[[3.0]], [[5.0]]], layer=1).ravel()
-    array([10.])
-    """
-    hidden, *layers = tensors([features, *weights])
-
-    def outputs(weight: Tensor) -> Tensor:
-        moved = hidden
-        for place, own in enumerate(layers, start=1):
-            moved = (weight if place == layer else own) @ moved
-        return moved.T
-
-    return np.asarray(jacrev(outputs)(layers[layer - 1]).numpy())
+def _squares(z: Tensor) -> Tensor:
+    return ((z - _labels(z)) ** 2).sum() / (2 * z.shape[1])
 
 
-def sample_gradients(
-    features: ArrayLike, weights: Sequence[ArrayLike], samples: int, layer: int
-) -> NDArray[np.float64]:
-    """The gradient of ½‖f(h_ic) − y_c‖² in W_l, one row for each sample, shape (Kn, size of W_l).
-
-    >>> sample_gradients([[2.0]], [[[3.0]], [[5.0]]], samples=1, layer=1).ravel()
-    array([290.])
-    """
-    hidden, *layers = tensors([features, *weights])
-    targets = _targets(len(layers[-1]), samples)
-
-    def losses(weight: Tensor) -> Tensor:
-        moved = hidden
-        for place, own in enumerate(layers, start=1):
-            moved = (weight if place == layer else own) @ moved
-        return ((moved - targets) ** 2).sum(dim=0) / 2
-
-    gradients = jacrev(losses)(layers[layer - 1])
-    return np.asarray(gradients.reshape(len(gradients), -1).numpy())
+def _cross_entropy(z: Tensor) -> Tensor:
+    return torch.nn.functional.cross_entropy(z.T, _labels(z).T)
 
 
-def extended_errors(
-    features: ArrayLike, weights: Sequence[ArrayLike], layer: int
-) -> NDArray[np.float64]:
-    """δ = ∂ ½‖f(h) − y_c'‖² / ∂h^(l) for every sample and every label c', true or not, as rows:
-    shape (K·Kn, width of h^(l)).
-
-    >>> extended_errors(np.eye(2), [2 * np.eye(2)], layer=1)[:2]
-    array([[ 2.,  0.],
-           [ 4., -2.]])
-    """
-    hidden, *layers = tensors([features, *weights])
-    for weight in layers[: layer - 1]:
-        hidden = weight @ hidden
-    classes = len(layers[-1])
-    labels = torch.eye(classes, dtype=torch.float64)
-
-    def losses(columns: Tensor) -> Tensor:
-        moved = columns
-        for weight in layers[layer - 1 :]:
-            moved = weight @ moved
-        gaps = moved.T[:, None, :] - labels[None, :, :]
-        return (gaps**2).sum(dim=(0, 2)) / 2
-
-    # A sample's error depends on its own column only, so summing over samples loses nothing.
-    errors = jacrev(losses)(hidden)
-    return np.asarray(errors.permute(2, 0, 1).reshape(-1, hidden.shape[0]).numpy())
-
-
-def _targets(classes: int, samples: int) -> Tensor:
+def _labels(z: Tensor) -> Tensor:
     """Y (K, Kn), column by column the label of each sample."""
-    return torch.eye(classes, dtype=torch.float64).repeat_interleave(samples, dim=1)
+    return torch.eye(len(z), dtype=z.dtype).repeat_interleave(z.shape[1] // len(z), dim=1)
+
+
+def _identity(hidden: Tensor) -> Tensor:
+    return hidden

@@ -1,31 +1,31 @@
-"""Closed forms of "Cracking the Hessian" for scalar networks, under the paper's own numbering.
+"""The numbered forms of "Cracking the Hessian", under the paper's numbers, each in its true form.
 
-Each is given in the form that holds; where the printed form differs, `as_printed=True` gives it.
-The networks are those of `exacthessian.scalar`. Throughout, with s² = E x² and c = ⟨w, v⟩,
-
-    d = E xδ = c s² − E xy is the covariance of input and residual (the paper's δx with a bar),
-    T = s²(‖w‖² + ‖v‖²) is the trace of the Hessian, θ* = E xy / s² is the best slope,
-
-and vectors of parameters are stacked (v; w).
+The networks are those of `exacthessian.scalar`, `exacthessian.attention` and `LinearChain`. With
+s² = E x² and c = ⟨w, v⟩, d = E xδ = c s² − E xy is the covariance of input and residual (the
+paper's δx with a bar), T the trace of the Hessian and θ* = E xy / s² the best slope; parameters are
+stacked (v; w). For a head N = |w_Q|² + |w_K|², k = ⟨w_Q, w_K⟩, and its three outliers are the roots
+of λ³ − Tλ² − Eλ − F.
 """
 
 from collections.abc import Iterable, Sequence
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from exacthessian.inputs import Array, nonnegative_number, real_array
-from exacthessian.scalar import ManyInputs, ReluNetwork, SeparateInputs, TwoLayer
+from exacthessian.attention import Head, ScalarAttention
+from exacthessian.chain import LinearChain
+from exacthessian.inputs import Array
+from exacthessian.scalar import Cell, ReluNetwork, SeparateInputs, TwoLayer
 from exacthessian.spectrum import Spectrum
 
-CELLS = ("plus", "minus")
-ASSUMPTION_TOLERANCE = 1e-10
+Layer: TypeAlias = Head | ScalarAttention
+
+# Section 3.1 and appendix B.1: the linear network
 
 
 def equation_1(w2: float, v2: float, c: float, s2: float, d: float) -> Array:
-    """Λ_1 ≥ Λ_2, shape (2,), from ‖w‖², ‖v‖², ⟨w, v⟩, s² and d, exactly as printed:
-
-        Λ = ½ T ± ½ √(T² + 4(d² + 2 s² d c)),  T = s²(‖w‖² + ‖v‖²).
+    """Λ_1 ≥ Λ_2, shape (2,), from ‖w‖², ‖v‖², ⟨w, v⟩, s² and d.
 
     Near Λ_1 = Λ_2 the radicand is a difference of almost equal numbers and half the digits are
     lost; `TwoLayer.outliers` keeps them.
@@ -39,265 +39,186 @@ def equation_1(w2: float, v2: float, c: float, s2: float, d: float) -> Array:
 
 
 def equation_2(network: TwoLayer) -> Array:
-    """The three terms of equation (2), whose sum is the radicand of equation (1), shape (3,):
-
-        s⁴(‖w‖² − ‖v‖²)²,  4s⁴(‖w‖²‖v‖² − c²),  4(2cs² − E xy)².
+    """The three terms whose sum is the radicand of equation (1), shape (3,).
 
     >>> equation_2(TwoLayer([1, 0], [0, 2], s2=1, yx=1))
     array([ 9., 16.,  4.])
     """
-    w2, v2 = float(network.w @ network.w), float(network.v @ network.v)
-    return np.array(
-        [
-            network.s2**2 * (w2 - v2) ** 2,
-            4 * network.s2**2 * (w2 * v2 - network.c**2),
-            4 * (2 * network.c * network.s2 - network.yx) ** 2,
-        ]
-    )
+    w2, v2, c = network.w @ network.w, network.v @ network.v, network.c
+    imbalance = network.s2**2 * (w2 - v2) ** 2
+    noncollinearity = 4 * network.s2**2 * (w2 * v2 - c**2)
+    return np.array([imbalance, noncollinearity, 4 * (2 * c * network.s2 - network.yx) ** 2])
+
+
+def equation_12(network: TwoLayer) -> Array:
+    """H∇ℓ = dT(w; v) + d²(v; w), shape (2m,).
+
+    >>> equation_12(TwoLayer([1], [1], s2=1, yx=0))
+    array([3., 3.])
+    """
+    ahead = np.concatenate([network.w, network.v])
+    return network.d * network.trace * ahead + network.d**2 * network.parameters()
 
 
 def theorem_3_1(network: TwoLayer) -> Spectrum:
-    """The spectrum of the linear network: Λ_1 and Λ_2 of equation (1), computed without
-    cancellation, and ±d, m − 1 times each.
+    """The spectrum of the linear network: Λ_1 and Λ_2, and ±d, m − 1 times each.
 
     >>> theorem_3_1(TwoLayer([1, 2], [1, 2], s2=1, yx=0.5))
     Spectrum(14.5 × 1, 4.5 × 1, -4.5 × 2)
     """
-    return network.spectrum()
+    w2, v2, d = float(network.w @ network.w), float(network.v @ network.v), network.d
+    top, second = equation_1(w2, v2, network.c, network.s2, d)
+    bulk = ((sign * d, network.width - 1, "bulk") for sign in (1, -1))
+    return Spectrum.of((top, 1, "outlier"), *bulk, (second, 1, "outlier"))
 
 
-def statement_lambda_min(network: TwoLayer, as_printed: bool = False) -> float:
-    """The smallest eigenvalue: −|d| for m ≥ 2 and Λ_2 for m = 1; as printed, −d.
+def statement_lambda_min(network: TwoLayer) -> float:
+    """The smallest eigenvalue: −|d| for m ≥ 2 and Λ_2 for m = 1.
 
-    >>> network = TwoLayer([1, 2], [1, 0], s2=1, yx=4)
-    >>> statement_lambda_min(network), statement_lambda_min(network, as_printed=True)
-    (-3.0, 3.0)
+    >>> statement_lambda_min(TwoLayer([1, 2], [1, 0], s2=1, yx=4))
+    -3.0
     """
-    if as_printed:
-        return -network.d
     return -abs(network.d) if network.width > 1 else float(network.outliers()[1])
 
 
-def theorem_3_2(network: TwoLayer, as_printed: bool = False) -> Array:
-    """The outlier eigenvectors, the columns of a (2m, 2) array.
+def theorem_3_2(network: TwoLayer) -> Array:
+    """The outlier eigenvectors λ_i(w; v) + d(v; w), the columns of a (2m, 2) array.
 
-    As printed, λ_i(w; v) + d(v; w), which is 0 if w = v and λ_i = −d, if w = −v and λ_i = d, and
-    if d = λ_i = 0. The other form is never 0: see `TwoLayer.outlier_vectors`.
+    One of them is 0 if w = ±v or d = 0; `TwoLayer.outlier_vectors` never is.
 
-    >>> theorem_3_2(TwoLayer([1], [1], s2=1, yx=3), as_printed=True)
-    array([[ 0., -2.],
-           [ 0., -2.]])
+    >>> theorem_3_2(TwoLayer([3], [1], s2=1, yx=2)).round(4)
+    array([[32.9706, -0.9706],
+           [13.6569,  2.3431]])
     """
-    if not as_printed:
-        return network.outlier_vectors()
     ahead = np.concatenate([network.w, network.v])
-    theta = np.concatenate([network.v, network.w])
-    vectors: Array = np.outer(ahead, network.outliers()) + network.d * theta[:, None]
-    return vectors
+    return np.outer(ahead, network.outliers()) + network.d * network.parameters()[:, None]
 
 
-def theorem_3_3(network: TwoLayer, sign: int, c: ArrayLike, as_printed: bool = False) -> Array:
-    """The eigenvector (ẑ; sẑ) of the bulk eigenvalue with that sign, d or −d, made from a vector
-    `c` (m,): ẑ is the part of c orthogonal to w + sv, all of c if w + sv = 0. Shape (2m,).
-
-    s is the sign of (bulk eigenvalue)·d; as printed, the sign of the bulk eigenvalue.
+def theorem_3_3(network: TwoLayer, sign: int, c: ArrayLike) -> Array:
+    """The eigenvector (ẑ; sẑ) of the bulk eigenvalue sign·|d| made from a vector c (m,), where s is
+    the sign of (bulk eigenvalue)·d and ẑ the part of c orthogonal to w + sv. Shape (2m,).
 
     >>> theorem_3_3(TwoLayer([1, 0], [1, 0], s2=1, yx=3), sign=1, c=[0, 1])
     array([ 0.,  1., -0., -1.])
     """
-    if sign not in (1, -1):
-        raise ValueError(f"sign must be 1 or -1, got {sign!r}")
-    seed = real_array("c", c, ndim=1)
-    if len(seed) != network.width:
-        raise ValueError(f"c must have length {network.width} to match w, got {len(seed)}")
-    s = sign if as_printed or network.d >= 0 else -sign
-    across = network.w + s * network.v
-    size = across @ across
-    z = seed - across * (across @ seed) / size if size else seed
+    s = sign if network.d >= 0 else -sign
+    z, across = np.asarray(c, dtype=float), network.w + s * network.v
+    if np.any(across):
+        z = z - across * (across @ z) / (across @ across)
     return np.concatenate([z, s * z])
 
 
-def corollary_3_1(network: TwoLayer, etas: Iterable[float]) -> TwoLayer:
-    """The network after gradient descent with the step sizes `etas`, by the law of the proof:
-    w + v is multiplied by 1 − ηd and w − v by 1 + ηd at every step, so neither ever turns.
+def corollary_3_1(network: TwoLayer, etas: Iterable[float]) -> Array:
+    """The parameters (v; w) after gradient descent with the step sizes `etas`, by the law of the
+    proof: w + v is multiplied by 1 − ηd and w − v by 1 + ηd at every step. Shape (2m,).
 
     >>> network = TwoLayer([3, 0], [1, 1], s2=1, yx=1)
-    >>> corollary_3_1(network, [0.1]).w, network.gradient_step(0.1).w
-    (array([ 2.8, -0.2]), array([ 2.8, -0.2]))
+    >>> corollary_3_1(network, [0.1]).round(12)
+    array([ 0.4,  1. ,  2.8, -0.2])
     """
     plus, minus = network.w + network.v, network.w - network.v
-    squares = float(plus @ plus), float(minus @ minus)
-    up, down = 1.0, 1.0
     for eta in etas:
-        slope = (up**2 * squares[0] - down**2 * squares[1]) / 4
-        step = nonnegative_number("eta", eta) * (slope * network.s2 - network.yx)
-        up, down = up * (1 - step), down * (1 + step)
-    w, v = (up * plus + down * minus) / 2, (up * plus - down * minus) / 2
-    return TwoLayer(w, v, network.s2, network.yx, network.half_y2)
+        d = (plus @ plus - minus @ minus) / 4 * network.s2 - network.yx
+        plus, minus = (1 - eta * d) * plus, (1 + eta * d) * minus
+    return np.concatenate([plus - minus, plus + minus]) / 2
 
 
-def theorem_3_4(network: ReluNetwork, as_printed: bool = False) -> Spectrum:
-    """The spectrum of the ReLU network, the union of its cells; one without neurons adds nothing.
+# Section 3.2 and appendix B.2: the ReLU network
 
-    As printed, with means over the n_± samples of a cell, the factor n_±/n, and neurons with
-    v_j = 0 in the minus cell. That form needs 1 ≤ q ≤ m − 1 positive v_j, or a multiplicity would
-    be negative, and samples in both cells.
 
-    >>> network = ReluNetwork([1, 1], [2, -1], x=[1, -1], y=[1, 1])
-    >>> theorem_3_4(network)
+def theorem_3_4(network: ReluNetwork) -> Spectrum:
+    """The spectrum of the ReLU network: the union over the cells that own a neuron of that of a
+    linear network with the cell's weights and sums (divided by all n), and two zeros for every
+    neuron with v_j = 0.
+
+    >>> theorem_3_4(ReluNetwork([1, 1], [2, -1], x=[1, -1], y=[1, 1]))
     Spectrum(2.92705 × 1, 1 × 1, 0 × 1, -0.427051 × 1)
-    >>> theorem_3_4(network).distance(theorem_3_4(network, as_printed=True)) < 1e-15
-    True
     """
-    if not as_printed:
-        return network.spectrum()
-    q = int(np.sum(network.v > 0))
-    if not 0 < q < network.width:
-        raise ValueError(
-            f"q must lie between 1 and m − 1 = {network.width - 1} for the printed multiplicities "
-            f"q − 1 and m − q − 1, got {q}"
-        )
-    parts = []
-    for cell in CELLS:
-        share, mean = _cell_means(network, cell)
-        bulk = np.repeat([mean.d, -mean.d], mean.width - 1)
-        parts.append(Spectrum.from_values(share * _printed_pair(mean), "outlier"))
-        parts.append(Spectrum.from_values(share * bulk, "bulk"))
-    return Spectrum.merge(parts)
+    silent = Spectrum.of((0.0, 2 * network.silent, "zero"))
+    cells = (theorem_3_1(cell.network) for cell in network.cells.values())
+    return Spectrum.merge([silent, *cells])
 
 
-def statement_relu_maximum(network: ReluNetwork, as_printed: bool = False) -> float:
-    """The largest eigenvalue: the largest top outlier of the cells that own a neuron; as printed,
-    of both cells, where one without neurons counts with the modulus of E[xδ; cell].
+def equation_62(network: ReluNetwork, cell: str) -> Array:
+    """The outlier eigenvectors of the "plus" cell, equation (62), or the "minus" cell, (65):
+    λ(w_±; v_±) + (n_±/n)(mean of xδ in the cell)(v_±; w_±), zero on the other cell; the columns of
+    a (2m, 2) array, in the order (v; w) of the whole network.
 
-    >>> network = ReluNetwork([1], [1], x=[1, -1], y=[1, 4])
-    >>> statement_relu_maximum(network), statement_relu_maximum(network, as_printed=True)
-    (1.0, 2.0)
+    >>> equation_62(ReluNetwork([1, 1], [2, -1], x=[1, -1], y=[1, 1]), "plus").shape
+    (4, 2)
     """
-    tops = [float(cell.network.outliers()[0]) for cell in network.cells.values()]
-    if as_printed:
-        residual = network.outputs() - network.y
-        for cell, mine in zip(CELLS, (network.x > 0, network.x <= 0), strict=True):
-            if cell not in network.cells:
-                tops.append(abs(float(np.mean(network.x * residual * mine))))
-    return max([*tops, 0.0])
-
-
-def equation_62(network: ReluNetwork, cell: str, as_printed: bool = False) -> Array:
-    """The outlier eigenvectors of the "plus" cell, equation (62), or the "minus" cell, (65): the
-    columns of a (2m, 2) array, in the order (v; w) of the whole network.
-
-    As printed, λ(w_±; v_±) + (mean of xδ in the cell)·(v_±; w_±), in which λ carries the share
-    n_±/n and the mean does not.
-
-    >>> network = ReluNetwork([1, 1], [2, -1], x=[1, -1], y=[1, 1])
-    >>> vectors = equation_62(network, "plus")
-    >>> bool(np.allclose(vectors.T @ network.hessian() @ vectors, np.diag([2.92705, -0.427051])))
-    True
-    """
-    _, mean = _cell_means(network, cell)
     own = network.cells[cell]
     lifted = np.zeros((2 * network.width, 2))
-    if as_printed:
-        block = np.outer(np.concatenate([mean.w, mean.v]), own.network.outliers())
-        block += mean.d * np.concatenate([mean.v, mean.w])[:, None]
-    else:
-        block = own.network.outlier_vectors()
-    lifted[np.concatenate([own.neurons, own.neurons + network.width])] = block
+    lifted[np.concatenate([own.neurons, own.neurons + network.width])] = theorem_3_2(own.network)
     return lifted
 
 
 def equation_63(network: ReluNetwork, cell: str) -> Array:
-    """The outliers of the "plus" cell, equations (63)–(64), or the "minus" cell, (66)–(67), from
-    means over the samples of that cell, exactly as printed. Shape (2,).
+    """The outliers of the "plus" cell, equations (63)–(64), or the "minus" cell, (66)–(67): the
+    share n_±/n times Λ of the means over the samples of that cell. Shape (2,).
 
-    >>> network = ReluNetwork([1, 1], [2, -1], x=[1, -1], y=[1, 1])
-    >>> equation_63(network, "plus").round(6)
+    >>> equation_63(ReluNetwork([1, 1], [2, -1], x=[1, -1], y=[1, 1]), "plus").round(6)
     array([ 2.927051, -0.427051])
     """
-    share, mean = _cell_means(network, cell)
-    return share * _printed_pair(mean)
+    own, mean = _cell_means(network, cell)
+    w2, v2 = float(mean.w @ mean.w), float(mean.v @ mean.v)
+    return own.share * equation_1(w2, v2, mean.c, mean.s2, mean.d)
 
 
-def statement_relu_bulk(network: ReluNetwork, cell: str, as_printed: bool = False) -> float:
-    """The bulk eigenvalue of a cell that belongs to eigenvectors (z; z): E[xδ; cell], a sum over
-    the cell divided by all n; as printed in appendix B.2, divided by n_± only.
+def statement_relu_bulk(network: ReluNetwork, cell: str) -> float:
+    """The bulk eigenvalue of a cell that belongs to eigenvectors (z; z): the share n_±/n times the
+    mean of xδ over the samples of the cell.
 
-    >>> network = ReluNetwork([1, 1, 1], [2, 1, -1], x=[1, -1], y=[1, 1])
-    >>> statement_relu_bulk(network, "plus"), statement_relu_bulk(network, "plus", as_printed=True)
-    (1.0, 2.0)
+    >>> statement_relu_bulk(ReluNetwork([1, 1, 1], [2, 1, -1], x=[1, -1], y=[1, 1]), "plus")
+    1.0
     """
-    share, mean = _cell_means(network, cell)
-    return mean.d if as_printed else share * mean.d
+    own, mean = _cell_means(network, cell)
+    return own.share * mean.d
 
 
-def theorem_b_1(network: ManyInputs, as_printed: bool = False) -> Spectrum:
-    """The spectrum of the network with bias, wᵀ(vx + b), as a pair, a triple, ±s and zeros.
+# Appendix B.3: bias
 
-    With Σ = I, V = [v b], h = Vᵀw, g = E (x, 1)δ, s = ‖g‖: if h = kg and g is an eigenvector of VᵀV
-    with eigenvalue ν², the other one being μ², the outliers are the roots of
 
-        λ² − (ν² + ‖w‖²)λ − (1 + 2k)s² = 0,   λ³ − (μ² + ‖w‖²)λ² − s²λ + s²‖w‖² = 0,
+def theorem_b_1(chain: LinearChain) -> Spectrum:
+    """The spectrum of wᵀ(vx + b), a chain with the inputs (x, 1) and first layer [v b]: a pair, a
+    triple, ±√S, m − 2 times each, and m − 1 zeros, where S = (E xδ)² + (E δ)².
 
-    and the rest are ±s, m − 2 times each, and m − 1 zeros (m ≥ 2). As printed, ⟨v, b⟩ = 0,
-    ‖v‖ = ‖b‖, E y = 0 and E xy = 0 are assumed as well, so that k = 1 and ν = μ = ‖v‖, and the
-    cubic is solved by cosines, which lose half the digits near a double root.
+    Assumes ⟨v, b⟩ = 0, ‖v‖ = ‖b‖, E x = 0, E x² = 1, E y = 0 and E xy = 0. The cosines lose half
+    the digits near a double root; `product.solvable_spectrum` keeps them, and needs less.
 
-    >>> x, y = [1, -1, 1, -1], [1, 1, -1, -1]
-    >>> network = ManyInputs.with_bias([1, 1, 2], [2, 0, 0], [0, 2, 0], x, y)
-    >>> theorem_b_1(network).distance(theorem_b_1(network, as_printed=True)) < 1e-12
-    True
+    >>> chain = LinearChain([np.eye(3)[:, :2], [[1.0, 1.0, 2.0]]], np.eye(2), [[0.0, 0.0]])
+    >>> theorem_b_1(chain).select("pair")
+    Spectrum(7.772 × 1, -0.772002 × 1)
     """
-    if network.V.shape[1] != 2 or network.width < 2:
-        raise ValueError(
-            "network must have the two inputs x and 1 and width at least 2, "
-            f"got {network.V.shape[1]} inputs and width {network.width}"
-        )
-    _assume("E x = 0 and E x² = 1", network.sigma - np.eye(2), 1.0)
-    w2, gram = float(network.w @ network.w), network.V.T @ network.V
-    s = float(np.linalg.norm(network.g))
-    if as_printed:
-        v2 = float(gram[0, 0])
-        _assume("⟨v, b⟩ = 0", gram[0, 1], v2)
-        _assume("‖v‖ = ‖b‖", gram[1, 1] - v2, v2)
-        _assume("E xy = 0 and E y = 0", network.yx, float(np.linalg.norm(network.h)))
-        outliers = np.concatenate([_printed_bias_pair(w2, v2, s), printed_triple(w2, v2, s)])
-    else:
-        along = network.g / s if s else np.array([1.0, 0.0])
-        aside = np.array([-along[1], along[0]])
-        _assume("Vᵀw parallel to E (x, 1)δ", network.h @ aside, float(np.linalg.norm(network.h)))
-        _assume("E (x, 1)δ an eigenvector of VᵀV", along @ gram @ aside, float(np.trace(gram)))
-        column = network.V @ along
-        pair = TwoLayer(network.w, column, 1.0, float(network.w @ column) - s).outliers()
-        nu, root = np.sqrt(aside @ gram @ aside), np.sqrt(w2)
-        block = [[nu**2, nu * root, s], [nu * root, w2, 0.0], [s, 0.0, 0.0]]
-        outliers = np.concatenate([pair, np.linalg.eigvalsh(block)])
-    bulk = np.repeat([s, -s], network.width - 2)
-    return Spectrum.merge(
-        [
-            Spectrum.from_values(outliers, "outlier"),
-            Spectrum.from_values(bulk, "bulk"),
-            Spectrum.from_values(np.zeros(network.width - 1), "zero"),
-        ]
+    v2, w2 = float(np.sum(chain.weights[0][:, 0] ** 2)), float(np.sum(chain.weights[1] ** 2))
+    square, total, width = float(np.sum(chain.residual**2)), v2 + w2, len(chain.weights[0])
+    root = np.sqrt(total**2 + 12 * square)
+    q = -2 / 27 * total**3 - v2 * square / 3 + 2 / 3 * w2 * square
+    triple = total / 3 + _viete(-square - total**2 / 3, q)
+    s = np.sqrt(square)
+    return Spectrum.of(
+        ((total + root) / 2, 1, "pair"),
+        ((total - root) / 2, 1, "pair"),
+        *((value, 1, "triple") for value in triple),
+        (s, width - 2, "bulk"),
+        (-s, width - 2, "bulk"),
+        (0.0, width - 1, "zero"),
     )
 
 
-def printed_triple(w2: float, v2: float, s: float) -> Array:
-    """The three roots of λ³ − (‖v‖² + ‖w‖²)λ² − s²λ + s²‖w‖² = 0 by the cosines of Theorem B.1, in
-    descending order, from ‖w‖², ‖v‖² and s = √S. Shape (3,).
+def statement_bias_bounds(chain: LinearChain) -> tuple[float, float]:
+    """T/3 ∓ ⅔√(T² + 3S), T = ‖v‖² + ‖w‖², between which the triple of Theorem B.1 lies.
 
-    >>> printed_triple(w2=1.0, v2=2.0, s=2.0).round(6)
-    array([ 3.778457,  0.710831, -1.489289])
+    >>> chain = LinearChain([np.eye(3)[:, :2], [[1.0, 1.0, 2.0]]], np.eye(2), [[0.0, 0.0]])
+    >>> np.round(statement_bias_bounds(chain), 4)
+    array([-2.6108,  7.2775])
     """
-    total, square = v2 + w2, s**2
-    p = -square - total**2 / 3
-    q = -2 / 27 * total**3 - v2 * square / 3 + 2 / 3 * w2 * square
-    if p == 0:
-        return np.zeros(3)
-    cosine = np.clip(3 * q / (2 * p) * np.sqrt(-3 / p), -1, 1)
-    angles = np.arccos(cosine) / 3 - 2 * np.pi * np.arange(3) / 3
-    roots: Array = np.sort(total / 3 + 2 * np.sqrt(-p / 3) * np.cos(angles))[::-1]
-    return roots
+    total = np.sum(chain.weights[0][:, 0] ** 2) + np.sum(chain.weights[1] ** 2)
+    radius = 2 / 3 * np.sqrt(total**2 + 3 * np.sum(chain.residual**2))
+    return float(total / 3 - radius), float(total / 3 + radius)
+
+
+# Appendix B.4: more inputs, more outputs
 
 
 def corollary_b_1(network: SeparateInputs) -> Spectrum:
@@ -307,9 +228,7 @@ def corollary_b_1(network: SeparateInputs) -> Spectrum:
     >>> corollary_b_1(SeparateInputs([[1, 2], [1, 0]], [[1, 2], [1, 1]], np.eye(2), [0.5, 1]))
     Spectrum(14.5 × 1, 4.5 × 1, 3 × 1, 0 × 3, -4.5 × 2)
     """
-    variances = np.diag(network.sigma)
-    _assume("uncorrelated inputs", network.sigma - np.diag(variances), float(variances.max()))
-    each = zip(network.w, network.v, variances, network.yx, strict=True)
+    each = zip(network.w, network.v, np.diag(network.sigma), network.yx, strict=True)
     return Spectrum.merge(theorem_3_1(TwoLayer(w, v, s2, yx)) for w, v, s2, yx in each)
 
 
@@ -319,27 +238,128 @@ def corollary_b_2(heads: Sequence[TwoLayer]) -> Spectrum:
     >>> corollary_b_2([TwoLayer([1], [1], s2=1, yx=1), TwoLayer([1], [0], s2=1, yx=0)])
     Spectrum(2 × 1, 1 × 1, 0 × 2)
     """
-    return Spectrum.merge(theorem_3_1(head) for head in _heads(heads))
+    return Spectrum.merge(theorem_3_1(head) for head in heads)
 
 
-def corollary_b_3(heads: Sequence[TwoLayer], as_printed: bool = False) -> Array:
-    """The outlier eigenvectors of K heads, 2K columns in the order (v_1; w_1; v_2; w_2; …): those
-    of Theorem 3.2 for head k, and 0 on the other heads.
+def corollary_b_3(heads: Sequence[TwoLayer]) -> Array:
+    """The outlier eigenvectors of K heads of width m, 2K columns in the order (v_1; w_1; v_2; …):
+    those of Theorem 3.2 for head k, and 0 on the other heads.
 
     >>> corollary_b_3([TwoLayer([1], [1], s2=1, yx=1), TwoLayer([1], [0], s2=1, yx=0)]).shape
     (4, 4)
     """
-    blocks = [theorem_3_2(head, as_printed) for head in _heads(heads)]
-    sizes = [len(block) for block in blocks]
-    vectors = np.zeros((sum(sizes), 2 * len(blocks)))
-    for k, block in enumerate(blocks):
-        start = sum(sizes[:k])
-        vectors[start : start + sizes[k], 2 * k : 2 * k + 2] = block
-    return vectors
+    blocks = np.array([theorem_3_2(head) for head in heads])
+    count, size, _ = blocks.shape
+    vectors = np.zeros((count, size, count, 2))
+    vectors[range(count), :, range(count)] = blocks
+    return vectors.reshape(count * size, 2 * count)
+
+
+# Section 3.3 and appendix B.5: self-attention
+
+
+def statement_attention_cubic(layer: Layer) -> Array:
+    """T, E and F of the outlier cubic λ³ − Tλ² − Eλ − F, shape (3,).
+
+    >>> statement_attention_cubic(Head(1, 0, 0, 2, [1.0], [0.0]))
+    array([ 3., -2.,  0.])
+    """
+    head = layer.head()
+    alpha, beta, gamma, zeta = head.alpha, head.beta, head.gamma, head.zeta
+    minor, norm, k = beta**2 - alpha * zeta, head.norm, head.product
+    linear = minor * norm + 2 * gamma * zeta * k + gamma**2
+    return np.array([alpha + zeta * norm, linear, 2 * gamma * minor * k - alpha * gamma**2])
+
+
+def statement_depressed_cubic(layer: Layer) -> tuple[float, float]:
+    """(p, q) of μ³ + pμ + q, the outlier cubic at λ = μ + T/3.
+
+    >>> p, q = statement_depressed_cubic(Head(1, 0, 0, 2, [1.0], [0.0]))
+    >>> round(p, 12), round(q, 12) + 0.0
+    (-1.0, 0.0)
+    """
+    trace, linear, constant = statement_attention_cubic(layer)
+    q = -(2 * trace**3 + 9 * trace * linear + 27 * constant) / 27
+    return float(-(trace**2 + 3 * linear) / 3), float(q)
+
+
+def theorem_3_5(layer: Layer) -> Spectrum:
+    """±γ, d_K − 1 times each, and the three outliers T/3 + μ_j from the trigonometric roots.
+
+    `Head.spectrum` computes the same from a 3×3 matrix, to full accuracy at double roots too.
+
+    >>> theorem_3_5(Head(1, 0, 0.5, 2, [1, 0, 0], [0, 1, 0]))
+    Spectrum(4.06155 × 1, 1 × 1, 0.5 × 2, -0.0615528 × 1, -0.5 × 2)
+    """
+    head = layer.head()
+    roots = statement_attention_cubic(head)[0] / 3 + _viete(*statement_depressed_cubic(head))
+    bulk = ((sign * head.gamma, len(head.query) - 1, "bulk") for sign in (1, -1))
+    return Spectrum.of(*((root, 1, "outlier") for root in roots), *bulk)
+
+
+def theorem_3_5_xi(layer: Layer) -> float:
+    """ξ = 2√(−p/3) = ⅔√(T² + 3E), the radius around T/3 that holds the outliers.
+
+    >>> theorem_3_5_xi(Head(1, 0, 0, 2, [1.0], [0.0]))
+    1.1547005383792515
+    """
+    trace, linear, _ = statement_attention_cubic(layer)
+    return float(2 / 3 * np.sqrt(max(trace**2 + 3 * linear, 0.0)))  # below 0 it is rounding
+
+
+def remark_b_2(layer: Layer) -> Spectrum:
+    """The spectrum of the query–key block: Theorem 3.1 with σ² = ζ and δx = γ, that is ±γ, d_K − 1
+    times each, and the roots of λ² − ζNλ − (γ² + 2γζk).
+
+    >>> remark_b_2(Head(1, 7, 0.5, 2, [1, 0, 0], [0, 1, 0]))
+    Spectrum(4.06155 × 1, 0.5 × 2, -0.0615528 × 1, -0.5 × 2)
+    """
+    head = layer.head()
+    w2, v2 = float(head.key @ head.key), float(head.query @ head.query)
+    pair = equation_1(w2, v2, head.product, head.zeta, head.gamma)
+    bulk = ((sign * head.gamma, len(head.query) - 1, "bulk") for sign in (1, -1))
+    return Spectrum.of(*((value, 1, "outlier") for value in pair), *bulk)
+
+
+def remark_b_3(layer: Layer) -> Array:
+    """½T ± ½√(T² + 4(β² − αζ)N), the outliers other than 0 when γ = 0, shape (2,).
+
+    >>> remark_b_3(Head(1, 0, 0, 2, [1.0], [0.0]))
+    array([2., 1.])
+    """
+    trace, linear, _ = statement_attention_cubic(layer)  # E = (β² − αζ)N at γ = 0
+    root = np.sqrt(max(trace**2 + 4 * linear, 0.0))
+    return np.array([trace + root, trace - root]) / 2
+
+
+def remark_b_4(layer: Layer) -> tuple[float, float]:
+    """T/3 + ξ/2 ≤ λ_max ≤ max(T/3 + ξ, |γ|), equation (121); T/3 + ξ is enough for d_K = 1.
+
+    >>> remark_b_4(Head(0, 0, 1, 0, [1.0, 0.0], [0.0, 0.0]))
+    (0.5773502691896257, 1.1547005383792515)
+    """
+    head = layer.head()
+    centre, radius = statement_attention_cubic(head)[0] / 3, theorem_3_5_xi(head)
+    floor = abs(head.gamma) if len(head.query) > 1 else -np.inf
+    return float(centre + radius / 2), float(max(centre + radius, floor))
+
+
+def remark_3_1(layer: Layer) -> float:
+    """The lower bound (2T + 3ξ)/(6|γ|) on the condition number, γ ≠ 0.
+
+    >>> remark_3_1(Head(0, 0, 1, 0, [1.0, 0.0], [0.0, 0.0]))
+    0.5773502691896257
+    """
+    head = layer.head()
+    trace, radius = statement_attention_cubic(head)[0], theorem_3_5_xi(head)
+    return float((2 * trace + 3 * radius) / (6 * abs(head.gamma)))
+
+
+# Appendix C: learning phases
 
 
 def equation_122(network: TwoLayer) -> Array:
-    """The outliers from their sum and product, shape (2,): ½T ± √(¼T² − λ_1λ_2) with T = tr H and
+    """The outliers from their sum and product, shape (2,): ½T ± √(¼T² − λ_1λ_2) with
     −λ_1λ_2 = (cs² − E xy)(3cs² − E xy).
 
     >>> equation_122(TwoLayer([1, 2], [1, 2], s2=1, yx=0.5))
@@ -350,58 +370,27 @@ def equation_122(network: TwoLayer) -> Array:
     return np.array([half + root, half - root])
 
 
-def phase(c: float, target: float, as_printed: bool = False) -> str:
-    """The learning phase of the slope c = ⟨w, v⟩ with best slope θ*: "early" if c/θ* ≤ 1/3, "late"
-    if 1/3 < c/θ* ≤ 1, else "divergent". For θ* = 0 there is no late phase, and every slope is
-    "divergent". As printed, c itself is compared with θ*/3 and θ*.
+def statement_learning_phases(network: TwoLayer) -> float:
+    """The sign of the second outlier: +1 in the late phase ⅓ < c/θ* < 1, −1 in the early phase
+    before it and in the divergent phase after it, 0 on the borders; −1 for θ* = 0 ≠ c.
 
-    >>> phase(-0.5, -1.0), phase(-0.5, -1.0, as_printed=True)
-    ('late', 'early')
+    >>> statement_learning_phases(TwoLayer([1], [-0.5], s2=1, yx=-1))
+    1.0
     """
-    if as_printed:
-        return "early" if c <= target / 3 else "late" if c <= target else "divergent"
-    if target == 0:
-        return "divergent"
-    return "early" if c / target <= 1 / 3 else "late" if c / target <= 1 else "divergent"
+    c, target = network.c, network.target
+    return float(np.sign((target - c) * (3 * c - target)))
 
 
-def _printed_pair(network: TwoLayer) -> Array:
-    """Equation (1) for a network."""
-    w2, v2 = float(network.w @ network.w), float(network.v @ network.v)
-    return equation_1(w2, v2, network.c, network.s2, network.d)
+def _cell_means(network: ReluNetwork, cell: str) -> tuple[Cell, TwoLayer]:
+    """A cell, and its linear network with the paper's means over the n_± samples of the cell."""
+    own, mine = network.cells[cell], (network.x > 0) == (cell == "plus")
+    inside = own.network
+    return own, TwoLayer.from_samples(inside.w, inside.v, network.x[mine], network.y[mine])
 
 
-def _printed_bias_pair(w2: float, v2: float, s: float) -> Array:
-    """Equation (68)."""
-    total = v2 + w2
-    root = np.sqrt(total**2 + 12 * s**2)
-    return np.array([(total + root) / 2, (total - root) / 2])
-
-
-def _cell_means(network: ReluNetwork, cell: str) -> tuple[float, TwoLayer]:
-    """The share n_±/n of a cell and its linear network with the paper's means over n_±; neurons
-    with v_j = 0 are in the minus cell."""
-    if cell not in CELLS:
-        raise ValueError(f"cell must be 'plus' or 'minus', got {cell!r}")
-    plus = cell == "plus"
-    fires, mine = (network.v > 0) == plus, (network.x > 0) == plus
-    for name, chosen in (("neuron", fires), ("sample", mine)):
-        if not chosen.any():
-            raise ValueError(f"the {cell} cell must have at least one {name}, got none")
-    w, v, x, y = network.w[fires], network.v[fires], network.x[mine], network.y[mine]
-    return float(mine.mean()), TwoLayer.from_samples(w, v, x, y)
-
-
-def _heads(heads: Sequence[TwoLayer]) -> Sequence[TwoLayer]:
-    if not heads:
-        raise ValueError("heads must hold at least one network, got none")
-    if any(head.s2 != heads[0].s2 for head in heads):
-        raise ValueError("heads must share their input, but their s2 differ")
-    return heads
-
-
-def _assume(name: str, excess: ArrayLike, scale: float) -> None:
-    """Refuse a network that violates an assumption by more than rounding."""
-    size = float(np.abs(np.asarray(excess)).max())
-    if size > ASSUMPTION_TOLERANCE * max(scale, 1.0):
-        raise ValueError(f"network must satisfy {name}, violated by {size:.3g}")
+def _viete(p: float, q: float) -> Array:
+    """The three real roots 2√(−p/3) cos(arccos((3q/2p) √(−3/p))/3 − 2πj/3) of μ³ + pμ + q."""
+    if p >= 0:  # p = q = 0 up to rounding
+        return np.zeros(3)
+    cosine = np.clip(1.5 * q / p * np.sqrt(-3 / p), -1.0, 1.0)
+    return 2 * np.sqrt(-p / 3) * np.cos(np.arccos(cosine) / 3 - 2 * np.pi * np.arange(3) / 3)

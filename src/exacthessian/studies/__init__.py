@@ -1,0 +1,1 @@
+"""Experiments of the pages, one module for each chapter: no promise of an interface."""
