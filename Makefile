@@ -83,6 +83,11 @@ bench: $(VENV)/ready ## measure the exact routes against their peers, as ratios
 clean: ## remove what builds and set-up made
 	rm -rf _build vendor $(VENV) .mypy_cache .ruff_cache .hypothesis src/*.egg-info
 
+# An environment that was moved or copied knows another place: it is made anew.
+ifneq ($(shell cat $(VENV)/HOME 2>/dev/null),$(realpath $(VENV)))
+.PHONY: $(VENV)/ready
+endif
+
 $(VENV)/ready: $(PINS) | require-python
 	@$(PYTHON) tools/environment.py
 	@touch $@

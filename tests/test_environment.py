@@ -141,7 +141,7 @@ def test_binder_runs_with_one_thread():
 
 
 def test_the_vendored_files_are_the_pinned_ones():
-    assert not environment.web_files_missing(ROOT / "vendor")
+    assert environment.web_fault(ROOT / "vendor") == ""
     tracked = subprocess.run(
         ["git", "ls-files", "vendor"], cwd=ROOT, capture_output=True, text=True
     )
@@ -155,6 +155,33 @@ def test_a_web_package_with_another_hash_is_refused(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_changed_or_missing_web_file_is_noticed(tmp_path):
+    vendor = tmp_path / "vendor"
+    shutil.copytree(ROOT / "vendor", vendor)
+    (vendor / "reveal" / "reveal.css").write_text("changed")
+    assert "a file in vendor/reveal was changed" in environment.web_fault(vendor)
+    (vendor / "reveal" / "reveal.css").unlink()
+    assert "vendor/reveal/reveal.css is missing" in environment.web_fault(vendor)
+
+
+def test_an_environment_that_was_moved_or_half_made_is_made_anew(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(environment, "pip_install", lambda venv, arguments: None)
+    first, second = tmp_path / "first", tmp_path / "second"
+    environment.set_up(first, ROOT / "vendor", "test")
+    assert environment.usable(first)
+    environment.set_up(first, ROOT / "vendor", "test")
+    assert "making it anew" not in capsys.readouterr().out
+
+    first.rename(second)
+    assert not environment.usable(second)
+    shutil.rmtree(next(second.rglob("site-packages/pip")))
+    (second / "HOME").write_text(str(second))
+    assert not environment.usable(second)
+    environment.set_up(second, ROOT / "vendor", "test")
+    assert environment.usable(second)
+    assert "half-made, moved or copied: making it anew" in capsys.readouterr().out
+
+
 def test_npm_comes_from_a_wheel_where_the_machine_has_none(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", "/usr/bin:/bin")
     monkeypatch.setattr(
@@ -164,7 +191,7 @@ def test_npm_comes_from_a_wheel_where_the_machine_has_none(tmp_path, monkeypatch
     npm = environment.npm_command(tmp_path / "venv")
     assert npm == [str(tmp_path / "venv" / "bin" / "npm")]
     environment.fetch_web_files(tmp_path / "vendor", npm)
-    assert not environment.web_files_missing(tmp_path / "vendor")
+    assert environment.web_fault(tmp_path / "vendor") == ""
 
 
 def test_no_space_is_said_before_anything_is_made(tmp_path, monkeypatch):

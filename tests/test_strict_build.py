@@ -102,4 +102,17 @@ def test_a_missing_web_file_stops_the_build(scratch_book):
     (root / "vendor").unlink()
     clean, log = build.build(root)
     assert not clean
-    assert "vendor/mathjax/tex-svg-full.js is missing" in log
+    assert re.search(r"ERROR: vendor/mathjax/\S+ is missing: `make book` fetches it", log)
+
+
+def test_two_builds_at_once_are_refused(scratch_book):
+    root = scratch_book(SOUND)
+    with build.alone(root), pytest.raises(SystemExit, match="Another build is at work"):
+        build.build(root)
+
+
+def test_a_folder_that_cannot_be_written_is_said_in_a_sentence(scratch_book):
+    root = scratch_book(SOUND)
+    (root / "_build").write_text("in the way")
+    with pytest.raises(SystemExit, match=r"The build can't write to .*_build: "):
+        build.build(root)

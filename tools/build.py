@@ -5,6 +5,7 @@ build was clean and nothing but pages has changed since; then only those are. Ex
 from the cache when neither they nor the package changed (see `book/_ext/execution.py`).
 """
 
+import fcntl
 import hashlib
 import os
 import re
@@ -12,7 +13,11 @@ import shutil
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+
+import environment
 
 ROOT = Path(__file__).resolve().parent.parent
 COLOUR = re.compile(r"\x1b\[[0-9;]*m")
@@ -34,8 +39,37 @@ def fingerprint(root: Path) -> str:
     return digest.hexdigest()
 
 
+@contextmanager
+def alone(root: Path) -> Iterator[None]:
+    """Hold the build folder; refuse while another build holds it, or where nothing can be written.
+
+    The lock is the system's, so it ends with its holder, however that ends.
+    """
+    try:
+        (root / "_build").mkdir(exist_ok=True)
+        lock = (root / "_build" / "lock").open("w")
+    except OSError as error:
+        raise SystemExit(f"The build can't write to {root / '_build'}: {error.strerror}.") from None
+    with lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise SystemExit(
+                f"Another build is at work in {root / '_build'}: wait for it, or stop it."
+            ) from None
+        yield
+
+
 def build(root: Path) -> tuple[bool, str]:
     """Build the book in `root`; whether it is clean, and the whole log."""
+    if fault := environment.web_fault(root / "vendor"):
+        return False, f"ERROR: {fault}"
+    with alone(root):
+        return build_alone(root)
+
+
+def build_alone(root: Path) -> tuple[bool, str]:
+    """Build the book in a folder that no other build uses."""
     output = root / "_build"
     stamp, state = output / "clean", fingerprint(root)
     unchanged = stamp.exists() and stamp.read_text() == state
@@ -70,6 +104,8 @@ def main() -> int:
     """Build the book of this repository and say where it is, or what is wrong with it."""
     started = time.monotonic()
     print("Building the book", flush=True)
+    if environment.web_fault(ROOT / "vendor"):
+        environment.fetch_web_files(ROOT / "vendor", environment.npm_command(ROOT / ".venv"))
     clean, log = build(ROOT)
     if not clean:
         problems = [line for line in log.splitlines() if PROBLEM.search(line)]

@@ -65,11 +65,14 @@ def set_up(venv: Path, vendor: Path, extras: str) -> None:
     """Make the environment and the web files, doing only what is missing."""
     started = time.monotonic()
     require_space(venv.parent)
-    if not python_of(venv).exists():
+    if venv.exists() and not usable(venv):
+        say(f"{venv.name} is half-made, moved or copied: making it anew")
+        shutil.rmtree(venv)
+    if not venv.exists():
         create_venv(venv)
     say("installing the pinned packages (some minutes the first time)")
     pip_install(venv, ["--editable", f"{ROOT}[{extras}]"])
-    if web_files_missing(vendor):
+    if web_fault(vendor):
         say("fetching the pinned web files")
         fetch_web_files(vendor, npm_command(venv))
     say(f"set-up done in {time.monotonic() - started:.0f} s")
@@ -83,6 +86,14 @@ def say(text: str) -> None:
 def python_of(venv: Path) -> Path:
     """The interpreter of a virtual environment."""
     return venv / "bin" / "python"
+
+
+def usable(venv: Path) -> bool:
+    """Whether an environment was finished, here: one that was moved has its old place in it."""
+    home, python = venv / "HOME", python_of(venv)
+    if not home.exists() or home.read_text() != str(venv.resolve()) or not python.exists():
+        return False
+    return subprocess.run([python, "-m", "pip", "--version"], capture_output=True).returncode == 0
 
 
 def require_space(folder: Path) -> None:
@@ -102,6 +113,7 @@ def create_venv(venv: Path) -> None:
     if done.returncode:
         shutil.rmtree(venv, ignore_errors=True)
         explain(done.stdout + done.stderr, "Python could not create a virtual environment")
+    (venv / "HOME").write_text(str(venv.resolve()))
 
 
 def pip_install(venv: Path, arguments: list[str]) -> None:
@@ -143,17 +155,22 @@ def web_target(vendor: Path, pin: dict, name: str) -> Path:
     return vendor / pin["folder"] / Path(name).name
 
 
-def web_files_missing(vendor: Path) -> bool:
-    """Whether the vendor folder does not hold exactly the pinned versions."""
-    return any(
-        not web_target(vendor, pin, name).exists() for pin in web_pins() for name in pin["files"]
-    ) or any(version_mark(vendor, pin) != pin["integrity"] for pin in web_pins())
+def web_fault(vendor: Path) -> str:
+    """What is wrong with the web files, "" if they are those of the pinned packages to the byte."""
+    for pin in web_pins():
+        mark = vendor / pin["folder"] / "INTEGRITY"
+        files = [web_target(vendor, pin, name) for name in pin["files"]]
+        for file in [*files, mark]:
+            if not file.exists():
+                return f"vendor/{file.relative_to(vendor)} is missing: `make book` fetches it"
+        if mark.read_text() != integrity_mark(pin, [file.read_bytes() for file in files]):
+            return f"a file in vendor/{pin['folder']} was changed: `make book` fetches it again"
+    return ""
 
 
-def version_mark(vendor: Path, pin: dict) -> str:
-    """The hash of the package that the folder was filled from."""
-    mark = vendor / pin["folder"] / "INTEGRITY"
-    return mark.read_text() if mark.exists() else ""
+def integrity_mark(pin: dict, contents: list[bytes]) -> str:
+    """The hash of the package, and those of the files that were taken from it."""
+    return "\n".join([pin["integrity"], *(hashlib.sha256(c).hexdigest() for c in contents)])
 
 
 def npm_command(venv: Path) -> list[str]:
@@ -201,7 +218,8 @@ def unpack_web_package(archive: bytes, pin: dict, vendor: Path) -> None:
         target = web_target(vendor, pin, name)
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_bytes(content)
-    (vendor / pin["folder"] / "INTEGRITY").write_text(pin["integrity"])
+    mark = integrity_mark(pin, list(contents.values()))
+    (vendor / pin["folder"] / "INTEGRITY").write_text(mark)
 
 
 def resolve_constraints() -> None:
