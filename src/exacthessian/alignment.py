@@ -20,6 +20,7 @@ _Maps = dict[str, tuple[int, int, Array]]
 
 NEWTON_REGION = 0.1
 PIVOT_TOLERANCE = 1e-8
+NUMBERINGS = 10_000
 # Which singular values of a map count as 0, (relative to its largest, absolutely): from "everything
 # is meant" to "a hundredth is noise"; a chain is refused after the last.
 CUTS = ((1e-12, 0.0), *((cut, cut) for cut in (1e-12, 1e-10, 1e-8, 1e-6, 1e-4, 1e-2)))
@@ -60,8 +61,8 @@ def common_bases(chain: LinearChain, tol: float) -> list[Array]:
     size, name = min(leaks)
     if size <= tol:
         raise ValueError(
-            "chain is not aligned: it splits into one-dimensional strings, but they cannot be "
-            f"numbered so that each keeps one index within all widths {widths}"
+            "chain is not aligned: it splits into one-dimensional strings, but no numbering "
+            f"was found in which each keeps one index within all widths {widths}"
         )
     raise ValueError(
         f"chain is not aligned: in the best common bases found, the off-diagonal part of "
@@ -191,7 +192,7 @@ def _refined(maps: _Maps, bases: Sequence[Array]) -> list[Array]:
 
 def _modes(supports: Sequence[frozenset[int]], widths: Sequence[int]) -> list[int] | None:
     """A mode for each string, counted from 0, such that mode i has exactly one string in each space
-    wider than i; None if there is none.
+    wider than i; None if none is found in `NUMBERINGS` tries.
 
     Strings are placed in the order of their first spaces, each in a mode that lacks these spaces,
     the fullest first; a dead end is left for the latest choice there was. Modes that lack the same
@@ -204,7 +205,7 @@ def _modes(supports: Sequence[frozenset[int]], widths: Sequence[int]) -> list[in
     )
     choices: list[tuple[tuple[int, ...], tuple[frozenset[int], ...]]] = [((), empty)]
     met = set()
-    while choices:
+    while choices and len(met) < NUMBERINGS:
         placed, lacks = choices.pop()
         if len(placed) == len(order):
             return [mode for _, mode in sorted(zip(order, placed, strict=True))]
