@@ -45,7 +45,13 @@ def run(root, *command):
     if command[0] == "make":  # the environment is this one's, and is not set up again
         command = ["make", "-o", ".venv/ready", *command[1:]]
     path = f"{os.path.dirname(sys.executable)}:{os.environ['PATH']}"
-    environment = {**os.environ, "PYTHONPATH": str(root / "src"), "PATH": path}
+    checked = str(ROOT / ".mypy_cache")  # what is the same here and there is checked once
+    environment = {
+        **os.environ,
+        "PYTHONPATH": str(root / "src"),
+        "PATH": path,
+        "MYPY_CACHE_DIR": checked,
+    }
     return subprocess.run(command, cwd=root, env=environment, capture_output=True, text=True)
 
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -57,59 +58,56 @@ def test_a_stream_is_kept_whole_wherever_it_was_cut():
     assert whole["text"] == "ab\n"
 
 
-@pytest.fixture
-def validate(tmp_path):
-    """A function that gives nbval a reference with one cell, and says whether it passes."""
+COMPUTED = "print('sharpness', 0.123456789012345, 'rank', 12)"
+LOOSE = {"nbval": {"rtol": 1e-3}}
+# What a cell computes, what its reference says, its metadata, and whether nbval must pass it.
+COMPARED = {
+    "the same": (COMPUTED, "sharpness 0.123456789012345 rank 12\n", {}, True),
+    "the last bit": (COMPUTED, "sharpness 0.123456789012346 rank 12\n", {}, True),
+    "a digit": (COMPUTED, "sharpness 0.123457789012345 rank 12\n", {}, False),
+    "an integer": (COMPUTED, "sharpness 0.123456789012345 rank 13\n", {}, False),
+    "a sign": (COMPUTED, "sharpness -0.123456789012345 rank 12\n", {}, False),
+    "a word": (COMPUTED, "flatness 0.123456789012345 rank 12\n", {}, False),
+    "a line too much": (COMPUTED, "sharpness 0.123456789012345 rank 12\nmore\n", {}, False),
+    "no output in the reference": (COMPUTED, None, {}, False),
+    "no output in the cell": ("pass", "sharpness 0.1\n", {}, False),
+    "within its own tolerance": ("print(1.0004)", "1.0000\n", LOOSE, True),
+    "beyond its own tolerance": ("print(1.004)", "1.0000\n", LOOSE, False),
+}
 
-    def run(source: str, printed: str | None, **metadata) -> bool:
-        shutil.copy(ROOT / "book" / "conftest.py", tmp_path)
-        cell = nbformat.v4.new_code_cell(source, execution_count=1, metadata=metadata)
+
+@pytest.fixture(scope="module")
+def nbval_says(tmp_path_factory):
+    """Whether nbval passes each cell of one notebook that holds them all."""
+    folder = tmp_path_factory.mktemp("nbval")
+    shutil.copy(ROOT / "book" / "conftest.py", folder)
+    notebook = nbformat.v4.new_notebook()
+    for count, (source, printed, metadata, _) in enumerate(COMPARED.values(), start=1):
+        cell = nbformat.v4.new_code_cell(source, execution_count=count, metadata=metadata)
         if printed is not None:
             cell.outputs = [nbformat.v4.new_output("stream", name="stdout", text=printed)]
-        notebook = nbformat.v4.new_notebook(cells=[cell])
-        path = tmp_path / "one_cell.ipynb"
-        path.write_text(json.dumps(notebook))
-        command = [sys.executable, "-m", "pytest", "-q", "--nbval", "--nbval-current-env"]
-        done = subprocess.run(
-            [*command, "-c", ROOT / "pyproject.toml", "--rootdir", ROOT, path],
-            cwd=tmp_path,
-            capture_output=True,
-            text=True,
-            env=dict(os.environ, PYTHONPATH=str(ROOT / "tools")),
-        )
-        assert "1 passed" in done.stdout or "1 failed" in done.stdout, done.stdout + done.stderr
-        return done.returncode == 0
-
-    return run
-
-
-COMPUTED = "print('sharpness', 0.123456789012345, 'rank', 12)"
-
-
-@pytest.mark.parametrize(
-    ("printed", "passes"),
-    [
-        ("sharpness 0.123456789012345 rank 12\n", True),
-        ("sharpness 0.123456789012346 rank 12\n", True),  # the last bit
-        ("sharpness 0.123457789012345 rank 12\n", False),  # a digit
-        ("sharpness 0.123456789012345 rank 13\n", False),  # an integer
-        ("sharpness -0.123456789012345 rank 12\n", False),  # a sign
-        ("flatness 0.123456789012345 rank 12\n", False),  # a word
-        ("sharpness 0.123456789012345 rank 12\nmore\n", False),  # a line too much
-        (None, False),  # an output that is missing from the reference
-    ],
-)
-def test_nbval_compares_words_exactly_and_numbers_as_numbers(validate, printed, passes):
-    assert validate(COMPUTED, printed) is passes
+        notebook.cells.append(cell)
+    path = folder / "cells.ipynb"
+    path.write_text(json.dumps(notebook))
+    command = [sys.executable, "-m", "pytest", "-q", "-rA", "--nbval", "--nbval-current-env"]
+    done = subprocess.run(
+        [*command, "-c", ROOT / "pyproject.toml", "--rootdir", ROOT, path],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        env=dict(os.environ, PYTHONPATH=str(ROOT / "tools")),
+    )
+    outcomes = {
+        int(n): word
+        for word, n in re.findall(r"^(PASSED|FAILED) .*::Cell (\d+)", done.stdout, re.M)
+    }
+    assert sorted(outcomes) == list(range(len(COMPARED))), done.stdout + done.stderr
+    return dict(zip(COMPARED, (outcomes[n] == "PASSED" for n in sorted(outcomes)), strict=True))
 
 
-def test_a_missing_output_fails(validate):
-    assert not validate("pass", "sharpness 0.1\n")
-
-
-def test_a_cell_can_state_its_own_tolerance(validate):
-    assert validate("print(1.0004)", "1.0000\n", nbval={"rtol": 1e-3})
-    assert not validate("print(1.004)", "1.0000\n", nbval={"rtol": 1e-3})
+@pytest.mark.parametrize("case", COMPARED)
+def test_nbval_compares_words_exactly_and_numbers_as_numbers(nbval_says, case):
+    assert nbval_says[case] is COMPARED[case][-1]
 
 
 @pytest.mark.parametrize(

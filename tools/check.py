@@ -1,5 +1,8 @@
 """Run every check, one line and its time per stage; stop at the first stage that fails.
 
+Two cores are kept busy: tests and pages go two at a time, and what is one process by nature runs
+beside the build and the browser.
+
 `check.py` runs what `make test` promises, `check.py STAGE` one stage (`notebooks` and `again` take
 names of pages), `check.py machines` the notebooks on simulated other machines. On CI (`CI=true`)
 the first includes `again` and the machines, and what is missing from the system is installed
@@ -14,7 +17,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from reference import name_of
@@ -67,6 +69,13 @@ def system_package(program: str, package: str) -> bool:
     return False
 
 
+def prepare() -> bool:
+    """What CI lacks: a browser, and JupyterLab."""
+    return system_package("chromium", "chromium") and run(
+        sys.executable, "tools/environment.py", "--extras", "torch,book,test,lab"
+    )
+
+
 def lint() -> bool:
     """Style: ruff's rules and its formatting."""
     return run("ruff", "check", ".") and run("ruff", "format", "--check", ".")
@@ -98,8 +107,6 @@ def site() -> bool:
 def live() -> bool:
     """Pages in a real JupyterLab, in a real browser."""
     system_package("chromium", "chromium")
-    if ON_CI:
-        run(sys.executable, "tools/environment.py", "--extras", "torch,book,test,lab")
     return run(*PYTEST, "-rs", "tests/live")
 
 
@@ -124,18 +131,10 @@ def references(names: Sequence[str] = ()) -> list[Path]:
 def compare(
     notebooks: list[Path], *options: str, at_once: int = AT_ONCE, **environment: str
 ) -> bool:
-    """Run reference notebooks under nbval, some at the same time."""
-
-    def one(path: Path) -> bool:
-        command = [*PYTEST, "--nbval", str(path), *options]
-        done = subprocess.run(
-            command, cwd=ROOT, env={**os.environ, **environment}, capture_output=True, text=True
-        )
-        print(f"{name_of(path)}: {done.stdout.strip()}", flush=True)
-        return done.returncode == 0
-
-    with ThreadPoolExecutor(at_once) as pool:
-        return all(list(pool.map(one, notebooks)))
+    """Run reference notebooks under nbval, each in a kernel of its own, some at the same time."""
+    print(f"  {len(notebooks)} pages, {at_once} at a time", flush=True)
+    spread = ["-n", str(at_once), "--dist", "loadfile", "--no-loadscope-reorder"]
+    return run(*PYTEST, "--nbval", *options, *spread, *map(str, notebooks), **environment)
 
 
 def notebooks(*names: str) -> bool:
@@ -203,7 +202,9 @@ def not_here() -> bool:
 
 
 MACHINES = [two_threads, older_kernels, another_cpu]
-EVERYTHING = [lint, types, unit, book, site, live, notebooks, mutations]
+EVERYTHING = [lint, unit, book, site, notebooks]
+# One process each, or waiting for a browser: they run beside the build, when a core is idle.
+BESIDE = [types, mutations, live]
 ON_REQUEST = [again]
 
 
@@ -221,17 +222,38 @@ def main(stages: Sequence[Callable[..., bool]], *arguments: str) -> int:
             print(f"\nStopped: the stage '{name}' failed.")
             return 1
     if len(stages) > 1:
-        print("\nAll stages passed:", *times, sep="\n  ")
+        print("\nAll stages passed:", *times, sep="\n  ", flush=True)
     return 0
+
+
+def everything() -> int:
+    """Run what `make test` promises: two stages, then the others beside the light ones."""
+    started = time.monotonic()
+    first, rest = EVERYTHING[:2], EVERYTHING[2:]
+    if ON_CI:
+        first, rest = [prepare, *first], [*rest, *ON_REQUEST, *MACHINES]
+    if main(first):
+        return 1
+    (ROOT / "_build").mkdir(exist_ok=True)
+    with (ROOT / "_build" / "beside.log").open("w+") as log:
+        beside = subprocess.Popen([sys.executable, __file__, "beside"], stdout=log, stderr=log)
+        failed = main(rest)
+        failed |= beside.wait()
+        log.seek(0)
+        print(log.read(), end="")
+    print(f"\n{'FAILED' if failed else 'Passed'} in {time.monotonic() - started:.0f} s.")
+    return failed
 
 
 if __name__ == "__main__":
     os.environ["PATH"] = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     if sys.argv[1:] == ["machines"]:
         raise SystemExit(main(MACHINES))
+    if sys.argv[1:] == ["beside"]:
+        raise SystemExit(main(BESIDE))
     if sys.argv[1:]:
-        known = {stage.__name__: stage for stage in [*EVERYTHING, *ON_REQUEST]}
+        known = {stage.__name__: stage for stage in [*EVERYTHING, *BESIDE, *ON_REQUEST]}
         if sys.argv[1] not in known:
             raise SystemExit(f"the stages are {', '.join(known)}, got {sys.argv[1]!r}")
         raise SystemExit(main([known[sys.argv[1]]], *sys.argv[2:]))
-    raise SystemExit(main([*EVERYTHING, *([*ON_REQUEST, *MACHINES] if ON_CI else [])]))
+    raise SystemExit(everything())

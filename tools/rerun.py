@@ -10,6 +10,8 @@ import os
 import sys
 import time
 from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +20,8 @@ from IPython.core.interactiveshell import InteractiveShell
 from IPython.utils.capture import capture_output
 
 from reference import ATOL, KEPT, RTOL, WIDGET, disagreement, name_of, notebooks, source_notebook
+
+AT_ONCE = 2  # pages at the same time, one thread each
 
 
 def run_cell(shell: InteractiveShell, source: str) -> tuple[str, str]:
@@ -81,16 +85,21 @@ def main(names: list[str]) -> int:
     """Rerun the named pages, or all; whether any cell misbehaved."""
     os.environ["EXACTHESSIAN_STRICT"] = "1"  # a claim that does not pass is an error
     os.environ["MPLBACKEND"] = "module://matplotlib_inline.backend_inline"
+    chosen = [page for page in notebooks() if not names or name_of(page) in names]
     bad = False
-    for page in notebooks():
-        if names and name_of(page) not in names:
-            continue
-        started = time.monotonic()
-        problems = in_a_fork(lambda page=page: rerun(page))
-        bad |= bool(problems)
-        print(f"{name_of(page)}: {len(problems)} cells ({time.monotonic() - started:.0f} s)")
-        print("".join(f"  {problem}\n" for problem in problems), end="", flush=True)
+    # A process of its own for every page, because each changes the shell that runs it.
+    with ProcessPoolExecutor(AT_ONCE, get_context("spawn"), max_tasks_per_child=1) as pool:
+        for page, (problems, seconds) in zip(chosen, pool.map(timed, chosen), strict=True):
+            bad |= bool(problems)
+            print(f"{name_of(page)}: {len(problems)} cells ({seconds:.0f} s)")
+            print("".join(f"  {problem}\n" for problem in problems), end="", flush=True)
     return bad
+
+
+def timed(page: Path) -> tuple[list[str], float]:
+    """The problems of a page, and how many seconds it took to find them."""
+    started = time.monotonic()
+    return rerun(page), time.monotonic() - started
 
 
 if __name__ == "__main__":

@@ -25,9 +25,9 @@ Indices i, j and layers l count from 1 in everything public here, as they do in 
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, reduce
+from functools import reduce
 from itertools import pairwise
-from typing import NamedTuple, Self
+from typing import Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -49,18 +49,6 @@ Indices = NDArray[np.int64]
 ORTHOGONALITY_TOLERANCE = 1e-10
 ORBIT_TOLERANCE = 1e-6
 BATCH_ENTRIES = 2**20
-
-
-class _Factors(NamedTuple):
-    """The factors of the blocks for each of the D = max_l d_l modes: x_i (D,), a_l(i) and b_l(i)
-    (D, L), c_{lk}(i) (D, L, L), which is 0 unless l > k, and ω_i a_l(i) b_k(i) (D, L, L).
-    """
-
-    x: Array
-    a: Array
-    b: Array
-    c: Array
-    wab: Array
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -310,8 +298,13 @@ class AlignedChain:
         """
         exists = self._coordinates(i, j)
         i, j = np.minimum(i, j) - 1, np.maximum(i, j) - 1
-        x, a, b, c, wab = self._factors
-        X = wab[i] * c[j] + (wab[j] * c[i]).mT
+        s = self._layers()
+        x, omega = _padded(self.data, len(s)), _padded(self.residual, len(s))
+        a, b, c = _after(s), _before(s), np.zeros((*s.shape, self.depth))
+        for k in range(self.depth):
+            c[:, k + 1 :, k] = _before(s[:, k + 1 :])
+        around = omega[:, None, None] * a[:, :, None] * b[:, None, :]
+        X = around[i] * c[j] + (around[j] * c[i]).mT
         first = _outer(x[j], a[i] * b[j]) + np.diag(self._ridge())
         second = _outer(x[i], a[j] * b[i]) + np.diag(self._ridge())
         whole = first + X if np.all(i == j) else np.block([[first, X], [X.mT, second]])
@@ -355,25 +348,27 @@ class AlignedChain:
         k = whole_number("k", k, least=1)
         if k > self.size:
             raise ValueError(f"k must be at most the number of parameters {self.size}, got {k}")
-        solved = [(i, j, *np.linalg.eigh(self.block(i, j))) for i, j in self.pairs()]
-        united = np.concatenate([values.ravel() for _, _, values, _ in solved])
-        top = np.argsort(-united, kind="stable")[:k]
-        ends = np.cumsum([0, *(right * left for right, left in pairwise(self.widths))])
+        found = []
+        for rows, columns in self.pairs():
+            values, vectors = np.linalg.eigh(self.block(rows, columns))
+            found += [
+                (value, i, j, vector)
+                for i, j, own, local in zip(rows, columns, values, vectors.mT, strict=True)
+                for value, vector in zip(own, local, strict=True)
+            ]
+        found = sorted(found, key=lambda entry: -entry[0])[:k]
+        spread = [self._displacement(i, j, vector) for _, i, j, vector in found]
+        return np.array([value for value, *_ in found]), np.stack(spread, axis=1)
+
+    def _displacement(self, i: int, j: int, e: Array) -> Array:
+        """The direction (P,) that has the coordinates `e` in the block {i, j}."""
+        layers = [np.zeros((left, right)) for right, left in pairwise(self.widths)]
         bases = self._bases()
-        vectors = np.zeros((self.size, k))
-        start = 0
-        for i, j, values, local in solved:
-            mine = np.flatnonzero((start <= top) & (top < start + values.size))
-            n, m = np.divmod(top[mine] - start, values.shape[1])
-            start += values.size
-            for position, coordinate in enumerate(self._coordinates(i, j)):
-                side, layer = divmod(int(coordinate), self.depth)
-                row, column = (j, i) if side else (i, j)
-                left, right = bases[layer + 1][:, row[n] - 1], bases[layer][:, column[n] - 1]
-                spread = left[:, None] * (right * local[n, position, m])
-                part = slice(ends[layer], ends[layer + 1])
-                vectors[part, mine] += spread.reshape(part.stop - part.start, len(mine))
-        return united[top], vectors
+        for coordinate, entry in zip(self._coordinates(i, j), e, strict=True):
+            side, l = divmod(int(coordinate), self.depth)
+            row, column = (j, i) if side else (i, j)
+            layers[l] += entry * np.outer(bases[l + 1][:, row - 1], bases[l][:, column - 1])
+        return np.concatenate([layer.ravel() for layer in layers])
 
     def to_chain(self) -> LinearChain:
         """The chain itself: W_l = Q_l S_l Q_{l−1}ᵀ, Σxx = Q_0 diag(x) Q_0ᵀ, Σyx = Q_L diag(y) Q_0ᵀ.
@@ -408,18 +403,6 @@ class AlignedChain:
         """s_{l,i} at [i, l], 0 beyond the range of a layer: (D, L)."""
         modes = max(self.widths)
         return np.stack([_padded(values, modes) for values in self.singular_values], axis=1)
-
-    @cached_property
-    def _factors(self) -> _Factors:
-        s = self._layers()
-        modes, depth = s.shape
-        between = np.zeros((modes, depth, depth))
-        for k in range(depth):
-            between[:, k + 1 :, k] = _before(s[:, k + 1 :])
-        after, before = _after(s), _before(s)
-        omega = _padded(self.residual, modes)
-        around = omega[:, None, None] * after[:, :, None] * before[:, None, :]
-        return _Factors(_padded(self.data, modes), after, before, between, around)
 
     def _coordinates(self, i: int | Indices, j: int | Indices) -> Indices:
         """Which of the L or 2L coordinates of the block {i, j} exist, counted from 0; for arrays,
