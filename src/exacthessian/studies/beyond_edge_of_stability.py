@@ -203,8 +203,8 @@ def leaving(start: LinearChain, eta: float, kick: float, steps: int) -> Array:
 
 def tilted_cycle(depth: int, first: float, second: float, eta: float) -> float:
     """|P_12| of a state that a step of descent turns into itself with the signs of all off-diagonal
-    entries changed, found by least squares over the entries of layers with W_{L+1−l} = W_lᵀ from a
-    tilted start; 0 if none is found. No closed form enters.
+    entries changed, found by least squares (relative to P_12) over the entries of layers with
+    W_{L+1−l} = W_lᵀ from a tilted start; 0 if none is found. No closed form enters.
 
     >>> tilted_cycle(2, 10.0, 9.0, 0.999 * 2 / 19), round(tilted_cycle(2, 10.0, 9.0, 2.02 / 19), 5)
     (0.0, 0.94177)
@@ -218,12 +218,12 @@ def tilted_cycle(depth: int, first: float, second: float, eta: float) -> float:
         return LinearChain((*front, *(w.T for w in front[: depth // 2][::-1])), np.eye(2), goal)
 
     def misfit(entries: Array) -> Array:
-        return chain(entries).step(eta).parameters() - flip * chain(entries).parameters()
+        here = chain(entries)
+        return (here.step(eta).parameters() - flip * here.parameters()) / here.product[0, 1]
 
-    start = goal ** (1 / depth) + 0.05 * first ** (1 / depth) * np.eye(2)[::-1]
+    start = goal ** (1 / depth) + 0.12 / depth * first ** (1 / depth) * np.eye(2)[::-1]
     best = least_squares(misfit, np.tile(start.ravel(), half), xtol=1e-15, ftol=1e-15, gtol=1e-15)
-    size = abs(float(chain(best.x).product[0, 1]))
-    return size if np.abs(best.fun).max() < 1e-10 and size > 1e-4 * first else 0.0
+    return abs(float(chain(best.x).product[0, 1])) if np.abs(best.fun).max() < 1e-9 else 0.0
 
 
 def tilt_vanishes(depth: int, first: float, second: float) -> float:
