@@ -5,7 +5,7 @@ exact integer arithmetic. What the pages show, without a promise to anyone else.
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import replace
 from fractions import Fraction
-from functools import reduce
+from functools import cache, reduce
 from itertools import pairwise
 from typing import Any, TypeAlias
 
@@ -26,6 +26,18 @@ from exacthessian.inputs import Array
 Labelled: TypeAlias = tuple[Array, NDArray[Any]]  # images (N, …) and their labels (N,)
 
 STATES = 512
+
+
+def status(comes_out: bool, paper: dict[str, Any], ours: dict[str, Any]) -> tuple[str, str]:
+    """What a figure is and why, given whether what its caption says comes out, and the settings in
+    which the paper's experiment and ours may differ.
+
+    >>> status(True, {"width": 1000}, {"width": 50})
+    ('analogue', 'comes out; width: 50 for 1000')
+    """
+    changed = [f"{key}: {ours[key]} for {paper[key]}" for key in paper if ours[key] != paper[key]]
+    kind = "analogue" if changed else "as stated" if comes_out else "as stated up to a limit"
+    return kind, "; ".join(["comes out" if comes_out else "does not come out", *changed])
 
 
 # The paper's starts, and where one balanced mode ends
@@ -226,6 +238,7 @@ def tilted_cycle(depth: int, first: float, second: float, eta: float) -> float:
     return abs(float(chain(best.x).product[0, 1])) if np.abs(best.fun).max() < 1e-9 else 0.0
 
 
+@cache
 def tilt_vanishes(depth: int, first: float, second: float) -> float:
     """The step η at which the `tilted_cycle` shrinks to nothing: η as a quadratic function of
     P_12², from three steps 1 to 2 per cent above 2/λ_12, at P_12 = 0.
