@@ -31,7 +31,7 @@ def test_labels_of_lemma_1() -> None:
 
 
 def test_a_start_leads_to_its_minimum() -> None:
-    state = mode.one_zero(3, [4.0, 2.0], 3, 0.2)
+    state = study.one_zero(3, [4.0, 2.0], 3, 0.2)
     for _ in range(3000):
         state = state.step(0.5 * mode.edge(3, 4.0))
     assert state.product == pytest.approx([4.0, 2.0, 0.0], abs=1e-9)
@@ -98,35 +98,31 @@ def test_lemmas_6_and_7(values: list[float], target: float) -> None:
 # Studies
 
 
-@pytest.mark.parametrize("kind", [np.float32, np.float64, np.longdouble])
-def test_products_follow_the_chain_and_keep_their_arithmetic(kind: type) -> None:
-    rng = np.random.default_rng(0)
-    target, *layers = rng.standard_normal((4, 3, 3))
-    start = (0.4 * np.eye(3), 0.4 * np.eye(3), np.zeros((3, 3)))
-    for given_layers, chained in ((None, start), (layers, tuple(layers))):
-        found = study.products(target.astype(kind), 3, 0.4, 0.05, 5, layers=given_layers)
-        chain = LinearChain(chained, np.eye(3), target)
-        for _ in range(5):
-            chain = chain.step(0.05)
-        assert found.dtype == kind
-        assert np.allclose(found[-1].astype(float), chain.product, atol=1e-5)
+def test_products_follow_the_chain() -> None:
+    target = np.random.default_rng(0).standard_normal((3, 3))
+    found = study.products(target, 3, 0.4, 0.05, 5, kick=0.1)
+    kicked = 0.4 * np.eye(3) + 0.1 * np.eye(3, k=1)
+    chain = LinearChain((kicked, 0.4 * np.eye(3), np.zeros((3, 3))), np.eye(3), target)
+    for _ in range(5):
+        chain = chain.step(0.05)
+    assert np.allclose(found[-1], chain.product)
 
 
 def test_departure_is_exponential_and_linear_in_the_bits() -> None:
     eta = 1.12 * EDGE
     rate = mode.transverse_growth(3, 10.0, 9.0, eta)
     runs = {b: study.fixed_point_departure((10, 9, 6), eta, b, 2500) for b in (60, 120)}
-    assert abs(study.growth_rate(runs[120], 1e-28, 1e-4) / rate - 1) < 0.01
+    passed = study.onset(runs[120], 1e-4) - study.onset(runs[120], 1e-28)
+    assert abs(24 * np.log(10) / passed / rate - 1) < 0.02
     later = study.onset(runs[120]) - study.onset(runs[60])
     assert abs(later * rate / (60 * np.log(2)) - 1) < 0.05
 
 
-def test_without_instability_or_rotation_nothing_leaves() -> None:
+def test_without_instability_nothing_leaves() -> None:
     run = study.fixed_point_departure((10, 9, 6), 1.0737 * EDGE, 60, 3000)
     assert 0 < run.max() < 1e-12
     with pytest.raises(ValueError, match="never exceed"):
         study.onset(run)
-    assert not study.fixed_point_departure((10, 9, 6), 1.12 * EDGE, 60, 1500, rotated=False).any()
 
 
 def test_where_a_mode_ends() -> None:

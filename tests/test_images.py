@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from sklearn.datasets import load_digits
 
-from exacthessian.studies.images import CIFAR_FILES, MNIST_FILES, balanced, load_images
+from exacthessian.studies.images import CIFAR, MNIST, balanced, load_images
 
 RNG = np.random.default_rng(0)
 
@@ -22,8 +22,8 @@ def write_idx(file, array, zipped=False):
 
 def write_mnist(folder, part, count, zipped):
     images, labels = RNG.integers(0, 256, (count, 28, 28)), RNG.integers(0, 10, count)
-    for name, array in zip(MNIST_FILES[part], (images, labels), strict=True):
-        write_idx(folder / name, array, zipped)
+    write_idx(folder / f"{MNIST[part]}-images-idx3-ubyte", images, zipped)
+    write_idx(folder / f"{MNIST[part]}-labels-idx1-ubyte", labels, zipped)
     return images, labels
 
 
@@ -42,7 +42,7 @@ def test_mnist(tmp_path, part, zipped):
 def test_cifar(tmp_path, part):
     """A pixel's red, green and blue are 1024 bytes apart in the file and adjacent in the array."""
     expected = []
-    for name in CIFAR_FILES[part]:
+    for name in CIFAR[part]:
         records = RNG.integers(0, 256, (2, 3073), dtype=np.uint8)
         records[:, 0] = RNG.integers(0, 10, 2)
         (tmp_path / name).write_bytes(records.tobytes())
@@ -70,57 +70,33 @@ def test_nothing_there_says_how_to_get_it(tmp_path):
             load_images(place)
 
 
-def test_one_missing_file_is_named(tmp_path):
+def test_a_missing_file_is_asked_for(tmp_path):
     write_mnist(tmp_path, "train", 3, zipped=False)
-    (tmp_path / MNIST_FILES["train"][1]).unlink()
-    with pytest.raises(FileNotFoundError, match="lacks the file train-labels-idx1-ubyte"):
+    (tmp_path / "train-labels-idx1-ubyte").unlink()
+    with pytest.raises(FileNotFoundError, match="the four files"):
         load_images(tmp_path)
-    cifar = tmp_path / "cifar"
-    cifar.mkdir()
-    (cifar / "data_batch_1.bin").write_bytes(bytes(3073))
-    with pytest.raises(FileNotFoundError, match=r"lacks the file data_batch_2\.bin"):
-        load_images(cifar)
+    (tmp_path / "data_batch_1.bin").write_bytes(bytes(3073))
+    with pytest.raises(FileNotFoundError, match="no images of the part 'train'"):
+        load_images(tmp_path)
 
 
 def test_spoiled_files_are_refused(tmp_path):
     write_mnist(tmp_path, "test", 3, zipped=False)
-    file = tmp_path / MNIST_FILES["test"][0]
+    file = tmp_path / "t10k-images-idx3-ubyte"
     whole = file.read_bytes()
     file.write_bytes(whole[:-1])
-    with pytest.raises(ValueError, match=r"2368 bytes for an array of shape \(3, 28, 28\)"):
+    with pytest.raises(ValueError, match="reshape"):
         load_images(tmp_path, "test")
-    for start in (b"", b"\x00\x00\x09\x03", b"\x1f\x8b\x08\x03"):
-        file.write_bytes(start + whole[4:])
-        with pytest.raises(ValueError, match="must be an idx file"):
-            load_images(tmp_path, "test")
-    file.write_bytes(whole)
-    write_idx(tmp_path / MNIST_FILES["test"][1], np.zeros(4))
-    with pytest.raises(ValueError, match=r"one whole number as label per image.*\(4,\) for 3"):
+    file.write_bytes(b"\x1f\x8b\x08\x03" + whole[4:])
+    with pytest.raises(ValueError, match="must be an idx file"):
         load_images(tmp_path, "test")
-    cifar = tmp_path / "cifar"
-    cifar.mkdir()
-    for content in (b"", bytes(3072)):
-        (cifar / "test_batch.bin").write_bytes(content)
-        with pytest.raises(ValueError, match="records of 3073 bytes"):
-            load_images(cifar, "test")
-
-
-def test_spoiled_npz_is_refused(tmp_path):
-    file = tmp_path / "own.npz"
-    np.savez(file, pictures=np.zeros(2))
-    with pytest.raises(ValueError, match="lacks images and labels"):
-        load_images(file)
-    np.savez(file, images=np.zeros((2, 2), complex), labels=np.zeros(2, int))
-    with pytest.raises(ValueError, match="real numbers as images"):
-        load_images(file)
-    np.savez(file, images=np.zeros((2, 2)), labels=np.array([0, -1]))
-    with pytest.raises(ValueError, match="labels from 0, got -1"):
-        load_images(file)
-    np.savez(file, images=np.zeros((2, 2)), labels=np.array([0.0, 1.0]))
-    with pytest.raises(ValueError, match="one whole number"):
-        load_images(file)
+    own = tmp_path / "own.npz"
+    for labels in (np.array([0.0, 1.0]), np.array([0, 1, 2])):
+        np.savez(own, images=np.zeros((2, 2)), labels=labels)
+        with pytest.raises(ValueError, match=r"one whole number as label per image.* for 2"):
+            load_images(own)
     with pytest.raises(ValueError, match="part must be train or test, got 'dev'"):
-        load_images(file, "dev")
+        load_images(own, "dev")
 
 
 def test_balanced():
@@ -135,10 +111,8 @@ def test_balanced():
     assert np.allclose(np.corrcoef(x[15], first)[0, 1], 1)
     scale = np.ptp(x[15]) / np.ptp(first)
     assert np.allclose(rest - rest[0], scale * (_others(digits) - _others(digits)[0]))
-    with pytest.raises(ValueError, match="got 2, but class 1 has 1"):
+    with pytest.raises(ValueError, match="at most 1, the smallest class, got 2"):
         balanced([[0.0], [1.0], [2.0]], [0, 1, 0], per_class=2)
-    with pytest.raises(ValueError, match="same shade"):
-        balanced([[1.0], [1.0]], [0, 1], per_class=1)
     with pytest.raises(ValueError, match="per_class must be at least 1"):
         balanced([[1.0], [1.0]], [0, 1], per_class=0)
 

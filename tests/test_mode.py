@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from exacthessian import AlignedChain, LinearChain, autograd, mode
 from exacthessian.aligned import multipliers
+from exacthessian.studies import beyond_edge_of_stability as study
 
 depths = st.integers(2, 7)
 sizes = st.floats(0.2, 20.0)
@@ -49,13 +50,6 @@ def test_slope_is_the_derivative(depth: int, x: float, eta: float) -> None:
     assert mode.slope(x, depth, 1.5, eta) == pytest.approx((ahead - back) / 2e-6, abs=1e-5)
 
 
-def test_cycle_of_period_four() -> None:
-    points = mode.cycle(3, 1.0, 0.85, 4)
-    assert points[0] == points.min()
-    assert len(np.unique(points.round(6))) == 4
-    assert np.allclose(mode.step(points, 3, 1.0, 0.85), np.roll(points, -1))
-
-
 @pytest.mark.parametrize("depth", [2, 3, 5])
 def test_period_doubles_where_it_is_said_to(depth: int) -> None:
     for factor, period in ((0.99, 2), (1.01, 4)):
@@ -86,8 +80,9 @@ def test_the_orbit_of_the_chain(depth: int) -> None:
     low, high = mode.orbit(depth, [10.0, 2.0], eta, width=3, alpha=0.3)
     matrices = low.to_chain().step(eta)
     assert matrices.parameters() == pytest.approx(high.to_chain().parameters(), abs=1e-9)
-    z = mode.swing(depth, 10.0, eta)
-    expected = [mode.growth(depth, 10.0, eta), *[5 - 2 * (z + 1 / z)] * (depth - 1)]
+    ends = np.array(mode.two_cycle(depth, 10.0, eta))
+    z, growth = ends[1] / ends[0], np.prod(mode.slope(ends, depth, 10.0, eta))
+    expected = [growth, *[5 - 2 * (z + 1 / z)] * (depth - 1)]
     found = multipliers((low, high), eta)[1, 1]
     assert np.sort(found.real) == pytest.approx(np.sort(expected), abs=1e-6)
 
@@ -116,8 +111,8 @@ def test_the_transverse_step() -> None:
 @settings(deadline=None, max_examples=15)
 @given(st.floats(0.3, 0.97), st.floats(1.02, 1.23))
 def test_two_layers_in_closed_form(q: float, a: float) -> None:
-    closed, block = mode.odd_multipliers(1.0, q, a), mode.transverse_multipliers(2, 1.0, q, a)
-    assert max(np.abs(block - z).min() for z in closed) < 1e-6
+    block = multipliers(mode.orbit(2, [1.0, q], a), a)[1, 2]
+    assert max(np.abs(block - nu).min() for nu in study.two_layer_multipliers(1.0, q, a)) < 1e-6
     c = a - q * a
     assert np.abs(block - (c * c - c * (1 + a) + 1)).min() < 1e-6
 
@@ -141,7 +136,7 @@ def test_multipliers_are_those_of_the_jacobian_of_matrix_steps() -> None:
 
 
 @settings(deadline=None, max_examples=60)
-@given(st.sampled_from([2, 3, 5, 7]), sizes, st.floats(0.1, 0.99), st.floats(1.0005, 1.9))
+@given(st.integers(2, 9), sizes, st.floats(0.1, 0.99), st.floats(1.0005, 1.9))
 def test_a_rotating_cycle_returns_after_two_steps(
     depth: int, first: float, share: float, ratio: float
 ) -> None:
@@ -183,6 +178,24 @@ def test_the_rotating_cycle_of_two_layers_repels(ratio: float) -> None:
     assert abs(pair) == pytest.approx(1 + 8 * delta)
 
 
+@pytest.mark.parametrize("depth", [3, 4, 6, 7])
+@pytest.mark.parametrize("share", [0.97, 0.6, 0.1])
+def test_a_larger_step_tilts_more(depth: int, share: float) -> None:
+    """One cycle for each step: the bend φ and the stretch ξ grow with η, without bound."""
+    born = mode.rotating_edge(depth, 1.0, share)
+    layers = [mode.rotating_cycle(depth, 1.0, share, r * born)[0].weights[0] for r in (1.01, 2, 90)]
+    sizes = [(np.log(abs(w[0, 0] / w[1, 1])), w[0, 1] * w[1, 0] / np.linalg.det(w)) for w in layers]
+    assert np.all(np.diff(sizes, axis=0)[:, 0] > 0)
+    assert sizes[0][1] < sizes[1][1]
+
+
+@pytest.mark.parametrize("depth", [3, 4, 5, 6])
+def test_a_search_without_the_closed_form_finds_the_same_cycle(depth: int) -> None:
+    eta = 1.015 * 2 / mode.curvature(depth, 10.0, 9.0)
+    product = mode.rotating_cycle(depth, 10.0, 9.0, eta)[0].product
+    assert study.tilted_cycle(depth, 10.0, 9.0, eta) == pytest.approx(product[0, 1], rel=1e-6)
+
+
 @pytest.mark.parametrize("depth", [3, 4, 5, 6])
 def test_rotating_cycles_are_born_at_the_flattest_symmetric_minimum(depth: int) -> None:
     """λ of the pair over random minima that read the same both ways is never below 2/edge."""
@@ -205,8 +218,7 @@ def test_rotating_cycles_are_born_at_the_flattest_symmetric_minimum(depth: int) 
     [
         (lambda: mode.two_cycle(2, 10.0, 0.05), "eta must exceed the edge 0.1"),
         (lambda: mode.rotating_cycle(3, 10.0, 9.0, 0.033), "eta must exceed 0.0331"),
-        (lambda: mode.rotating_cycle(2, 3.0, 1.0, 1.1), "eta must be below"),
-        (lambda: mode.rotating_cycle(4, 10.0, 9.0, 0.1), "depth must be 2 or odd"),
+        (lambda: mode.rotating_cycle(2, 3.0, 1.0, 1.1), "exceed 0.5 and be below 1 for"),
     ],
 )
 def test_a_cycle_that_does_not_exist_is_refused(call: Callable[[], object], message: str) -> None:

@@ -14,11 +14,12 @@ A second mode σ_2 < σ_1 meets the first in the block {1, 2} of the Hessian: λ
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from math import acosh, cosh, exp, log, sinh
+from functools import partial
+from math import asinh, atanh, cosh, exp, log, sinh, sqrt, tanh
 from typing import Any, TypeAlias
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.optimize import brentq
 
 from exacthessian.aligned import AlignedChain, multipliers
@@ -30,9 +31,7 @@ Numbers: TypeAlias = Any  # one number, or an array of them, entry by entry
 SETTLING_STEPS = 4000
 NEWTON_STEPS = 60
 TOLERANCE = 1e-14
-SMALLEST_SWING = 1e-9
-FIRST_BRACKET = (1.1, 1.27)
-LATER_BRACKET = (1 / 7, 1 / 3.7)
+DOUBLING = (0.1, 0.27)  # between these shares of the last gap lies the next doubling
 
 
 # One mode
@@ -93,120 +92,81 @@ def cycle_step(depth: int, target: float, swing: float) -> float:
     return float(scaled / target ** (2 - 2 / depth))
 
 
-def swing(depth: int, target: float, eta: float) -> float:
-    """z = ρ_2/ρ_1 of the 2-cycle at step η, the inverse of `cycle_step`.
+def two_cycle(depth: int, target: float, eta: float) -> tuple[float, float]:
+    """The two values ρ_1 < σ^{1/L} < ρ_2 = zρ_1 that a balanced mode visits beyond the edge:
+    ρ_1^L = σ(1 + z^{L−1})/(1 + z^{2L−1}), with the swing z = e^{2t} whose `cycle_step` is η.
 
-    >>> round(swing(depth=2, target=10.0, eta=0.15), 12)
-    2.0
+    >>> low, high = two_cycle(depth=2, target=10.0, eta=0.11)
+    >>> round(low**2, 4), round(high**2, 4)
+    (6.6349, 12.456)
     """
     if not eta > edge(depth, target):
         raise ValueError(
             f"eta must exceed the edge {edge(depth, target):.6g}: there is no 2-cycle below, "
             f"got {eta}"
         )
-
-    def excess(t: float) -> float:
-        return cycle_step(depth, target, exp(2 * t)) - eta
-
-    high = 1 / depth
-    while excess(high) < 0:
-        high *= 2
-    return exp(2 * _root(excess, SMALLEST_SWING / depth, high))
-
-
-def two_cycle(depth: int, target: float, eta: float) -> tuple[float, float]:
-    """The two values ρ_1 < σ^{1/L} < ρ_2 = zρ_1 that a balanced mode visits beyond the edge:
-    ρ_1^L = σ(1 + z^{L−1})/(1 + z^{2L−1}), with the `swing` z.
-
-    >>> low, high = two_cycle(depth=2, target=10.0, eta=0.11)
-    >>> round(low**2, 4), round(high**2, 4)
-    (6.6349, 12.456)
-    """
-    z = swing(depth, target, eta)
+    z = exp(2 * _rise(lambda t: cycle_step(depth, target, exp(2 * t)) - eta, 1e-9 / depth))
     low = (target * (1 + z ** (depth - 1)) / (1 + z ** (2 * depth - 1))) ** (1 / depth)
     return low, z * low
 
 
-def cycle(depth: int, target: float, eta: float, period: int) -> Array:
+def _cycle(depth: int, target: float, eta: float, period: int) -> Array:
     """The points (p,) of the cycle of (1) of period p = 1, 2, 4, …, its least point first. The
     cycle may be unstable, as long as the doubled cycle or the next one is the attractor.
 
     Beyond period 2, the middle between two points that lie `period` steps apart starts Newton's
     method for F^p(s) = s: on the attractor of twice the period these points lie around the cycle.
-
-    >>> np.allclose(cycle(2, 1.0, 1.1, period=2), two_cycle(2, 1.0, 1.1))
-    True
     """
     if period == 1:
         return np.array([target ** (1 / depth)])
     if period == 2:
         return np.array(two_cycle(depth, target, eta))
-    x = (1 - 0.3 / depth) * target ** (1 / depth)
-    for _ in range(SETTLING_STEPS):
-        x = step(x, depth, target, eta)
-    later = x
-    for _ in range(period):
-        later = step(later, depth, target, eta)
-    x = (x + later) / 2
+
+    def run(x: float, steps: int) -> list[float]:
+        path = [x]
+        for _ in range(steps):
+            path.append(step(path[-1], depth, target, eta))
+        return path
+
+    *_, x = run((1 - 0.3 / depth) * target ** (1 / depth), SETTLING_STEPS)
+    x = (x + run(x, period)[-1]) / 2
     for _ in range(NEWTON_STEPS):
-        points = [x]
-        for _ in range(period):
-            points.append(step(points[-1], depth, target, eta))
-        growth = np.prod(slope(np.array(points[:-1]), depth, target, eta))
-        change = (points[-1] - x) / (growth - 1)
+        *orbit, last = run(x, period)
+        points = np.array(orbit)
+        change = (last - x) / (np.prod(slope(points, depth, target, eta)) - 1)
         x -= change
         if abs(change) < TOLERANCE:
-            orbit = np.array(points[:-1])
-            return np.roll(orbit, -int(np.argmin(orbit)))
+            return np.roll(points, -int(np.argmin(points)))
     raise ValueError(f"eta = {eta} has no attracting cycle near period {period} at depth {depth}")
-
-
-def growth(depth: int, target: float, eta: float, period: int = 2) -> float:
-    """The derivative of `period` steps along the `cycle`, the product of its slopes: the cycle
-    attracts balanced starts while it lies between −1 and 1. For L = 2, period 2: 9 − 2(1 + ησ)².
-
-    >>> round(growth(depth=2, target=10.0, eta=0.11), 9)
-    0.18
-    """
-    return float(np.prod(slope(cycle(depth, target, eta, period), depth, target, eta)))
 
 
 def doubling_steps(depth: int, target: float, count: int) -> Array:
     """The first `count` steps η at which the period doubles, 1 → 2 → 4 → …: the edge, then where
-    the `growth` of the cycle of period 2, 4, … is −1. For L = 2 the second is (√5 − 1)/σ.
+    the product of the slopes along the cycle of period 2, 4, … is −1. For L = 2 the second is
+    (√5 − 1)/σ.
 
     >>> doubling_steps(depth=2, target=1.0, count=3).round(6)
     array([1.      , 1.236068, 1.288032])
     """
-    onsets = [edge(depth, target)]
+
+    def excess(period: int, eta: float) -> float:
+        points = _cycle(depth, target, eta, period)
+        return float(np.prod(slope(points, depth, target, eta))) + 1
+
+    onsets = [0.0, float(edge(depth, target))]
     for n in range(1, count):
-        if n == 1:
-            low, high = (onsets[0] * factor for factor in FIRST_BRACKET)
-        else:
-            gap = onsets[-1] - onsets[-2]
-            low, high = (onsets[-1] + gap * factor for factor in LATER_BRACKET)
-        onsets.append(_root(_excess(depth, target, 2**n), low, high))
-    return np.array(onsets)
+        low, high = (onsets[-1] + (onsets[-1] - onsets[-2]) * share for share in DOUBLING)
+        onsets.append(_root(partial(excess, 2**n), low, high))
+    return np.array(onsets[1:])
 
 
 # A mode among others
 
 
-def one_zero(depth: int, targets: ArrayLike, width: int, alpha: float) -> AlignedChain:
-    """The start W_L = 0, other layers αI, for the target diag(σ_1..σ_r, 0..0) of size d.
-
-    >>> one_zero(3, [10.0], width=2, alpha=0.1).singular_values[1:]
-    (array([0.1, 0.1]), array([0., 0.]))
-    """
-    layers = np.full((depth, width), alpha)
-    layers[-1] = 0
-    return _chain(layers, targets)
-
-
 def minimum(depth: int, targets: ArrayLike, width: int, alpha: float) -> AlignedChain:
-    """The strictly balanced minimum: every layer has s_i = σ_i^{1/L} on the modes i ≤ r, and
-    (α, …, α, 0) on the null modes i > r. α is the scale of a one-zero start, and 0 for a balanced
-    one, whose null modes die out.
+    """The strictly balanced minimum for whitened data and the target diag(σ_1..σ_r, 0..0) of size
+    d: every layer has s_i = σ_i^{1/L} on the modes i ≤ r, and (α, …, α, 0) on the null modes i > r.
+    α is the scale of a one-zero start, and 0 for a balanced one, whose null modes die out.
 
     >>> [layer.round(12).tolist() for layer in minimum(3, [8.0], 2, alpha=0.1).singular_values]
     [[2.0, 0.1], [2.0, 0.1], [2.0, 0.0]]
@@ -215,72 +175,55 @@ def minimum(depth: int, targets: ArrayLike, width: int, alpha: float) -> Aligned
     layers = np.full((depth, width), alpha)
     layers[-1] = 0
     layers[:, : len(sigma)] = sigma ** (1 / depth)
-    return _chain(layers, sigma)
+    return AlignedChain(
+        widths=(width,) * (depth + 1),
+        singular_values=tuple(layers),
+        data=np.ones(width),
+        target=np.r_[sigma, np.zeros(width - len(sigma))],
+        half_y2=float(sigma @ sigma / 2),
+    )
 
 
 def orbit(
-    depth: int,
-    targets: Sequence[float],
-    eta: float,
-    period: int = 2,
-    width: int | None = None,
-    alpha: float = 0.0,
+    depth: int, targets: Sequence[float], eta: float, width: int | None = None, alpha: float = 0.0
 ) -> tuple[AlignedChain, ...]:
-    """The states in which mode 1 runs its cycle in every layer and all others rest at `minimum`.
+    """The two states in which mode 1 runs its 2-cycle in every layer and all others rest at
+    `minimum`.
 
     >>> [state.product.round(4).tolist() for state in orbit(2, [10.0, 1.0], eta=0.11)]
     [[6.6349, 1.0], [12.456, 1.0]]
     """
     rest = minimum(depth, targets, width or len(targets), alpha)
     return tuple(
-        replace(
-            rest, singular_values=tuple(np.r_[s, values[1:]] for values in rest.singular_values)
-        )
-        for s in cycle(depth, targets[0], eta, period)
+        replace(rest, singular_values=tuple(np.r_[s, layer[1:]] for layer in rest.singular_values))
+        for s in two_cycle(depth, targets[0], eta)
     )
 
 
 def relabelling_step(depth: int, first: float, second: float) -> float:
     """The step at which the lower value of mode 1 falls to mode 2, ρ_1^L = σ_2: sorted singular
-    values exchange names. With q = σ_2/σ_1, ησ_1^{2−2/L} = (z − 1)/((1 − q)q^{1−2/L}), where z is
-    the positive root of qz^{2L−1} = z^{L−1} + 1 − q.
+    values exchange names. With τ = σ_2/σ_1 it is the `cycle_step` of the swing z that is the
+    positive root of τz^{2L−1} = z^{L−1} + 1 − τ.
 
     >>> round(relabelling_step(3, 10.0, 9.0), 6)
     0.031399
     """
-    q = second / first
-    z = _root(
-        lambda z: q * z ** (2 * depth - 1) - z ** (depth - 1) - (1 - q), 1.0, (2 / q) ** (1 / depth)
-    )
-    scaled = (z - 1) / ((1 - q) * q ** (1 - 2 / depth))
-    return float(scaled / first ** (2 - 2 / depth))
+    tau = second / first
+    z = _rise(lambda z: tau * z ** (2 * depth - 1) - z ** (depth - 1) - (1 - tau), 1.0)
+    return cycle_step(depth, first, z)
 
 
-def transverse_multipliers(
-    depth: int, first: float, second: float, eta: float, period: int = 2
-) -> NDArray[np.complex128]:
-    """The multipliers per period of the block {1, 2} along the cycle of mode 1, without the L − 1
-    that equal 1 because rotating a hidden layer changes nothing: L + 1 complex numbers, largest
-    modulus first.
-
-    >>> abs(transverse_multipliers(2, 10.0, 9.0, 2 / 19))[:2].round(9)
-    array([1., 1.])
-    """
-    found = multipliers(orbit(depth, [first, second], eta, period), eta)[1, 2]
-    moving = found[np.argsort(np.abs(found - 1))[depth - 1 :]]
-    return moving[np.argsort(-np.abs(moving), kind="stable")]
-
-
-def transverse_growth(
-    depth: int, first: float, second: float, eta: float, period: int = 2
-) -> float:
-    """The growth rate per step of a small rotation of modes 1 and 2 into each other: the logarithm
-    of the largest modulus of `transverse_multipliers`, by the period.
+def transverse_growth(depth: int, first: float, second: float, eta: float) -> float:
+    """The growth rate per step of a small rotation of modes 1 and 2 into each other, on the 2-cycle
+    of mode 1: half the logarithm of the largest modulus of the multipliers of the block {1, 2},
+    without the L − 1 that equal 1 because rotating a hidden layer changes nothing.
 
     >>> round(transverse_growth(3, 10.0, 9.0, 1.10 * edge(3, 10.0)), 4)
     0.0224
     """
-    return log(abs(transverse_multipliers(depth, first, second, eta, period)[0])) / period
+    found = multipliers(orbit(depth, [first, second], eta), eta)[1, 2]
+    moving = found[np.argsort(np.abs(found - 1))[depth - 1 :]]
+    return log(np.abs(moving).max()) / 2
 
 
 def transverse_step(depth: int, first: float, second: float) -> float:
@@ -297,22 +240,6 @@ def transverse_step(depth: int, first: float, second: float) -> float:
     return _root(lambda eta: transverse_growth(depth, first, second, eta), low, high)
 
 
-def odd_multipliers(first: float, second: float, eta: float) -> NDArray[np.complex128]:
-    """For L = 2, a = ησ_1, b = ησ_2: the two of `transverse_multipliers` that leave the circle,
-    the roots of z² − [(1−a−b)(2−b) + 2 + 2b − a]z + [1 + (2−a−b)(1−2a−b)] = 0.
-
-    At a + b = 2 they are exp(±iθ) with cos θ = 3 − 2a:
-
-    >>> z = odd_multipliers(10.0, 9.0, 2 / 19)
-    >>> np.allclose([abs(z[0]), z[0].real], [1, 3 - 40 / 19])
-    True
-    """
-    a, b = eta * first, eta * second
-    trace = (1 - a - b) * (2 - b) + 2 + 2 * b - a
-    determinant = 1 + (2 - a - b) * (1 - 2 * a - b)
-    return np.roots([1.0, -trace, determinant]).astype(np.complex128)
-
-
 # Two modes that rotate into each other
 
 
@@ -320,101 +247,79 @@ def rotating_edge(depth: int, first: float, second: float) -> float:
     """The step above which two modes have a `rotating_cycle`: 2/λ for the least cross curvature λ
     of a minimum that reads the same forwards and backwards,
 
-        λ = L(σ_1σ_2)^{1−1/L}  for odd L,   n(σ_1σ_2)^{1−1/n}(σ_1^{1/n} + σ_2^{1/n})  for L = 2n.
+        λ = L(σ_1σ_2)^{1−1/L}  for odd L,  and  cosh(ln(σ_1/σ_2)/L) times that  for even L.
 
-    >>> rotating_edge(2, 10.0, 9.0) == 2 / 19, round(rotating_edge(3, 10.0, 9.0), 6)
-    (True, 0.033196)
+    >>> rotating_edge(2, 10.0, 9.0) * 19 / 2, round(rotating_edge(3, 10.0, 9.0), 6)
+    (1.0, 0.033196)
     """
-    half = depth / 2
-    if depth % 2:
-        return 2 / (depth * (first * second) ** (1 - 1 / depth))
-    spread = first ** (1 / half) + second ** (1 / half)
-    return 2 / (half * (first * second) ** (1 - 1 / half) * spread)
+    least = depth * (first * second) ** (1 - 1 / depth)
+    return 2 / (least if depth % 2 else least * cosh(log(first / second) / depth))
 
 
 def rotating_cycle(depth: int, first: float, second: float, eta: float) -> tuple[LinearChain, ...]:
     """The 2-cycle in which the singular vectors of modes σ_1 > σ_2 swing and their values do not:
-    the two states differ in the sign of the off-diagonal entries of all layers.
+    the two states differ in the sign of the off-diagonal entries of all layers. For odd l,
 
-    For L = 2, cosh 2φ = (η(σ_1 + σ_2) + 2)/4 and W_1 = W_2ᵀ =
-    diag(√(1/η + (σ_1−σ_2)/2), √(1/η − (σ_1−σ_2)/2)) [[cosh φ, sinh φ], [sinh φ, cosh φ]].
-    For odd L the layers take turns between [[b_2, β], [β, b_1]] and [[b_1, β], [β, b_2]], with
-    A = (σ_1+σ_2)/cosh (2L−1)φ, B = (σ_1−σ_2)/cosh φ, 4Δ^L = cosh²((L−1)φ)(A² − B²) and
+        W_l = √Δ [[cosh u · e^{x_l}, sinh u · e^κ], [sinh u · e^{−κ}, cosh u · e^{−x_l}]],
 
-        b_{2,1} = ½ cosh φ cosh (L−1)φ (A ± B)/Δ^{(L−1)/2},    β = sinh φ √Δ,
-        ηΔ^{L−1} = 2 sinh φ cosh (L−1)φ / sinh Lφ.
+    for even l the same with −x_l, −κ. Here x_l = x, κ = 0 for odd L; x_l = (L+1−2l)κ, κ = x/L for
+    even L; sinh u = sinh φ / cosh 2κ; and x, φ, Δ are fixed by
+
+        σ_1 − σ_2 = 2Δ^{L/2} sinh x cosh φ / cosh (L−1)φ,
+        σ_1 + σ_2 = 2Δ^{L/2} [cosh x cosh (2L−1)φ / cosh (L−1)φ − 2 tanh φ sinh Lφ tanh 2κ sinh x],
+        ηΔ^{L−1} = 2 sinh φ cosh (L−1)φ / (sinh Lφ cosh 2κ).
 
     >>> one, two = rotating_cycle(3, 10.0, 9.0, eta=0.034)
     >>> one.product.round(4), np.allclose(one.step(0.034).parameters(), two.parameters())
     (array([[9.913 , 1.1357],
            [1.1357, 8.9032]]), True)
     """
-    if not eta > rotating_edge(depth, first, second):
-        raise ValueError(
-            f"eta must exceed {rotating_edge(depth, first, second):.6g}: there is no rotating "
-            f"cycle below, got {eta}"
-        )
-    if depth == 2:
-        layers = _two_rotating_layers(first, second, eta)
-    elif depth % 2:
-        layers = _odd_rotating_layers(depth, first, second, eta)
-    else:
-        raise ValueError(f"depth must be 2 or odd: no closed form is known for {depth}")
-    flip = np.array([[1.0, -1.0], [-1.0, 1.0]])
+    born, spread, n = rotating_edge(depth, first, second), first - second, depth - 1
+    if not eta > born or (depth == 2 and eta * spread >= 2):
+        last = f" and be below {2 / spread:.6g}" if depth == 2 else ""
+        raise ValueError(f"eta must exceed {born:.6g}{last} for a rotating cycle, got {eta}")
+
+    def shape(x: float) -> tuple[float, float, float]:
+        """κ, φ and Δ for a given x."""
+        kappa = 0.0 if depth % 2 else x / depth
+
+        def excess(phi: float) -> float:
+            bend = 2 * tanh(phi) * sinh(depth * phi) * cosh(n * phi) * tanh(2 * kappa)
+            return (cosh((depth + n) * phi) / tanh(x) - bend) / cosh(phi) - (
+                first + second
+            ) / spread
+
+        phi = _rise(excess, 0.0)
+        return kappa, phi, (spread * cosh(n * phi) / cosh(phi) / (2 * sinh(x))) ** (2 / depth)
+
+    def late(x: float) -> float:
+        kappa, phi, delta = shape(x)
+        turn = 2 * sinh(phi) * cosh(n * phi) / sinh(depth * phi)
+        return turn / cosh(2 * kappa) / delta**n - eta
+
+    x = _rise(late, atanh(spread / (first + second)) * (1 + 1e-12))
+    kappa, phi, delta = shape(x)
+    u = asinh(sinh(phi) / cosh(2 * kappa))
+    size = sqrt(delta) * np.array([[cosh(u), sinh(u)], [sinh(u), cosh(u)]])
+    stretches = [x if depth % 2 else (n - 2 * layer) * kappa for layer in range(depth)]
+    layers = [
+        size * np.exp((-1) ** layer * np.array([[stretch, kappa], [-kappa, -stretch]]))
+        for layer, stretch in enumerate(stretches)
+    ]
     return tuple(
         LinearChain(tuple(sign * layer for layer in layers), np.eye(2), np.diag([first, second]))
-        for sign in (np.ones((2, 2)), flip)
+        for sign in (np.ones((2, 2)), np.array([[1.0, -1.0], [-1.0, 1.0]]))
     )
 
 
-def _two_rotating_layers(first: float, second: float, eta: float) -> list[Array]:
-    if eta * (first - second) >= 2:
-        raise ValueError(f"eta must be below 2/(σ_1 − σ_2) = {2 / (first - second):.6g}, got {eta}")
-    phi = acosh((eta * (first + second) + 2) / 4) / 2
-    sizes = np.sqrt(1 / eta + np.array([1, -1]) * (first - second) / 2)
-    layer = sizes[:, None] * np.array([[cosh(phi), sinh(phi)], [sinh(phi), cosh(phi)]])
-    return [layer, layer.T]
-
-
-def _odd_rotating_layers(depth: int, first: float, second: float, eta: float) -> list[Array]:
-    n = depth - 1
-
-    def ends(phi: float) -> tuple[float, float]:
-        return (first + second) / cosh((depth + n) * phi), (first - second) / cosh(phi)
-
-    def determinant(phi: float) -> float:
-        a, b = ends(phi)
-        return float((cosh(n * phi) ** 2 * max(a * a - b * b, 0.0) / 4) ** (1 / depth))
-
-    def excess(phi: float) -> float:
-        here = 2 * sinh(phi) * cosh(n * phi) / sinh(depth * phi)
-        return here - eta * determinant(phi) ** n
-
-    last = _root(lambda phi: ends(phi)[0] - ends(phi)[1], 0.0, 300 / depth)
-    phi = _root(excess, SMALLEST_SWING / depth, last)
-    a, b = ends(phi)
-    scale = cosh(phi) * cosh(n * phi) / determinant(phi) ** (n / 2) / 2
-    off, high, low = sinh(phi) * determinant(phi) ** 0.5, scale * (a + b), scale * (a - b)
-    pair = np.array([[[high, off], [off, low]], [[low, off], [off, high]]])
-    return [pair[layer % 2] for layer in range(depth)]
-
-
-def _excess(depth: int, target: float, period: int) -> Callable[[float], float]:
-    return lambda eta: growth(depth, target, eta, period) + 1
-
-
-def _chain(layers: Array, targets: ArrayLike) -> AlignedChain:
-    """The square aligned chain with layers (L, d), whitened data and target σ."""
-    width, sigma = layers.shape[1], real_array("targets", targets, ndim=1)
-    return AlignedChain(
-        widths=(width,) * (len(layers) + 1),
-        singular_values=tuple(layers),
-        data=np.ones(width),
-        target=np.r_[sigma, np.zeros(width - len(sigma))],
-        half_y2=float(sigma @ sigma / 2),
-    )
+def _rise(function: Callable[[float], float], low: float) -> float:
+    """The root above `low` of a function that is negative there and increases."""
+    width = 1e-3
+    while function(low + width) < 0:
+        width *= 2
+    return _root(function, low, low + width)
 
 
 def _root(function: Callable[[float], float], low: float, high: float) -> float:
     """The sign change of `function` between `low` and `high`."""
-    return float(brentq(function, low, high, xtol=TOLERANCE, rtol=TOLERANCE))
+    return float(brentq(function, low, high, xtol=1e-30, rtol=TOLERANCE))

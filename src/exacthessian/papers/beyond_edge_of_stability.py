@@ -74,11 +74,9 @@ def theorem_2(depth: int, target: float) -> tuple[float, float, float]:
     (2.0, 20.0)
     """
     s = target ** (1 / depth)
-    return (
-        depth * s ** (2 * depth - 2),
-        3 * depth**0.5 * (depth - 1) * s ** (2 * depth - 3),
-        (depth - 1) * (7 * depth - 11) * s ** (2 * depth - 4),
-    )
+    third = 3 * depth**0.5 * (depth - 1) * s ** (2 * depth - 3)
+    fourth = (depth - 1) * (7 * depth - 11) * s ** (2 * depth - 4)
+    return depth * s ** (2 * depth - 2), third, fourth
 
 
 def theorem_3(depth: int, targets: Sequence[float], eta: float) -> Array:
@@ -88,9 +86,8 @@ def theorem_3(depth: int, targets: Sequence[float], eta: float) -> Array:
     >>> theorem_3(2, [10.0, 4.0], eta=0.11).round(4)
     array([[2.5758, 3.5293]])
     """
-    return np.array(
-        [mode.two_cycle(depth, a, eta) for a in targets if eta > mode.edge(depth, a)]
-    ).reshape(-1, 2)
+    cycles = [mode.two_cycle(depth, a, eta) for a in targets if eta > mode.edge(depth, a)]
+    return np.reshape(cycles, (-1, 2))
 
 
 def theorem_3_spectrum(depth: int, targets: Sequence[float], width: int, alpha: float) -> Spectrum:
@@ -128,14 +125,13 @@ def lemma_6(factors: ArrayLike, target: float) -> Array:
     """
     squares = real_array("factors", factors, ndim=1) ** 2
     gaps, goal = squares - squares.min(), 2 * np.log(target)
-    # The least square is at most σ^{2/L}, because the others are not smaller.
-    least = brentq(
-        lambda u: np.log(gaps + np.exp(u)).sum() - goal,
-        -700.0,
-        goal / len(gaps) + 1,
-        xtol=1e-14,
-        rtol=1e-14,
-    )
+
+    def excess(
+        u: float,
+    ) -> float:  # e^u is the least square: at most σ^{2/L}, the others are larger
+        return np.log(gaps + np.exp(u)).sum() - goal
+
+    least = brentq(excess, -700.0, goal / len(gaps) + 1, xtol=1e-14, rtol=1e-14)
     return np.sqrt(gaps + np.exp(least))
 
 

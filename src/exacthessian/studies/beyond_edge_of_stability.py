@@ -2,12 +2,12 @@
 exact integer arithmetic. What the pages show, without a promise to anyone else.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import replace
 from fractions import Fraction
-from functools import cache
+from functools import cache, reduce
 from itertools import pairwise
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import torch
@@ -23,11 +23,34 @@ from exacthessian.autograd.oracle import Function
 from exacthessian.chain import LinearChain
 from exacthessian.inputs import Array
 
+Labelled: TypeAlias = tuple[Array, NDArray[Any]]  # images (N, …) and their labels (N,)
+
 STATES = 512
-TILTS = (0.02, 0.06)  # where the search for rotating cycles starts
 
 
-# Where one balanced mode ends
+def status(comes_out: bool, paper: dict[str, Any], ours: dict[str, Any]) -> tuple[str, str]:
+    """What a figure is and why, given whether what its caption says comes out, and the settings in
+    which the paper's experiment and ours may differ.
+
+    >>> status(True, {"width": 1000}, {"width": 50})
+    ('analogue', 'comes out; width: 50 for 1000')
+    """
+    changed = [f"{key}: {ours[key]} for {paper[key]}" for key in paper if ours[key] != paper[key]]
+    kind = "analogue" if changed else "as stated" if comes_out else "as stated up to a limit"
+    return kind, "; ".join(["comes out" if comes_out else "does not come out", *changed])
+
+
+# The paper's starts, and where one balanced mode ends
+
+
+def one_zero(depth: int, targets: ArrayLike, width: int, alpha: float) -> AlignedChain:
+    """The start W_L = 0, other layers αI, for the target diag(σ_1..σ_r, 0..0) of size d.
+
+    >>> one_zero(3, [10.0], width=2, alpha=0.1).singular_values[1:]
+    (array([0.1, 0.1]), array([0., 0.]))
+    """
+    layers = [np.full(width, alpha)] * (depth - 1) + [np.zeros(width)]
+    return replace(mode.minimum(depth, targets, width, alpha), singular_values=tuple(layers))
 
 
 def attractor(depth: int, sigma: ArrayLike, etas: ArrayLike, keep: int, settle: int) -> Array:
@@ -39,13 +62,11 @@ def attractor(depth: int, sigma: ArrayLike, etas: ArrayLike, keep: int, settle: 
     """
     targets, steps = np.asarray(sigma), np.asarray(etas)[:, None]
     s = np.broadcast_to(0.9 * targets ** (1 / depth), (len(steps), len(targets)))
-    kept = []
+    states = np.empty((len(steps), keep, len(targets)))
     with np.errstate(over="ignore", invalid="ignore"):
-        for time in range(settle + keep):
+        for time in range(-settle, keep):
             s = mode.step(s, depth, targets, steps)
-            if time >= settle:
-                kept.append(s)
-    states = np.stack(kept, axis=1)
+            states[:, max(time, 0)] = s
     states[~np.isfinite(states).all(axis=(1, 2))] = np.nan
     return states
 
@@ -58,16 +79,12 @@ def fork(depth: int, target: float) -> tuple[tuple[Array, Array], tuple[Array, A
     >>> len(theory[0]) == len(theory[1]), len(seen[0]) == len(seen[1])
     (True, True)
     """
-    ratios, fine = np.linspace(0.92, 1.23, 32), np.linspace(1.0002, 1.235, 200)
-    low, high = np.array(
-        [mode.two_cycle(depth, target, r * mode.edge(depth, target)) for r in fine]
-    ).T
-    late = attractor(depth, [target], ratios * mode.edge(depth, target), 2, 4000)[:, :, 0]
-    branches = np.r_[low[::-1], high] ** depth
-    return (
-        (np.r_[fine[::-1], fine], branches),
-        (np.repeat(ratios, 2), late.ravel() ** depth),
-    )
+    edge = mode.edge(depth, target)
+    ratios, fine = np.linspace(0.92, 1.23, 32), np.linspace(1.0002, 1.23, 200)
+    low, high = np.transpose([mode.two_cycle(depth, target, ratio * edge) for ratio in fine])
+    late = attractor(depth, [target], ratios * edge, 2, 4000)
+    theory = np.r_[fine[::-1], fine], np.r_[low[::-1], high] ** depth
+    return theory, (np.repeat(ratios, 2), late.ravel() ** depth)
 
 
 def lyapunov(depth: int, a: ArrayLike, steps: int = 2000) -> Array:
@@ -76,7 +93,7 @@ def lyapunov(depth: int, a: ArrayLike, steps: int = 2000) -> Array:
 
     On the cycle of period 2 it is the logarithm of the product of the slopes, by 2:
 
-    >>> bool(abs(lyapunov(2, [1.1])[0] - np.log(abs(mode.growth(2, 1.0, 1.1))) / 2) < 1e-6)
+    >>> bool(abs(lyapunov(2, [1.1])[0] - np.log(0.18) / 2) < 1e-6)
     True
     """
     strengths = np.asarray(a)[:, None]
@@ -98,13 +115,13 @@ def all_eigenvalues(targets: Sequence[float], ratios: Array, orbits: Array) -> t
     >>> values
     array([0., 1., 3.])
     """
-    places, values = [], []
+    found = []
     for ratio, states in zip(ratios, orbits, strict=True):
         for s in states:
-            chain = AlignedChain.balanced((5,) * 4, s, target=targets)
-            values.append(np.unique(chain.spectrum().values.round(2)))
-            places.append(np.full(len(values[-1]), ratio))
-    return np.concatenate(places), np.concatenate(values)
+            spectrum = AlignedChain.balanced((5,) * 4, s, target=targets).spectrum()
+            found += [(ratio, value) for value in np.unique(spectrum.values.round(2))]
+    places, values = np.transpose(found)
+    return places, values
 
 
 # The paper's bound, and directions of the Hessian
@@ -148,23 +165,34 @@ def line_derivatives(
     >>> line_derivatives([one, one], [one, one], one)
     (4.0, 12.0, 12.0)
     """
-    layers, moves, goal = tensors(weights), tensors(direction), tensors([target])[0]
-
-    def loss(mu: Tensor) -> Tensor:
-        product = torch.eye(goal.shape[1], dtype=goal.dtype)
-        for layer, move in zip(layers, moves, strict=True):
-            product = (layer + mu * move) @ product
-        return (product - goal).square().sum() / 2
-
+    layers, moves, (goal,) = tensors(weights), tensors(direction), tensors([target])
     mu = torch.zeros((), dtype=goal.dtype, requires_grad=True)
-    value, found = loss(mu), []
+    moved = [layer + mu * move for layer, move in zip(layers, moves, strict=True)]
+    value, found = (torch.linalg.multi_dot(moved[::-1]) - goal).square().sum() / 2, []
     for _ in range(4):
         (value,) = torch.autograd.grad(value, mu, create_graph=True)
-        found.append(float(value.detach()))
+        found.append(value.item())
     return found[1], found[2], found[3]
 
 
-# Cycles in which two modes rotate
+# Two modes together
+
+
+def two_layer_multipliers(first: float, second: float, eta: float) -> NDArray[np.complex128]:
+    """For L = 2, a = ησ_1, b = ησ_2: the two multipliers of the block {1, 2} along the 2-cycle of
+    mode 1 that leave the circle, the roots of
+    ν² − [(1−a−b)(2−b) + 2 + 2b − a]ν + [1 + (2−a−b)(1−2a−b)] = 0.
+
+    At a + b = 2 they are exp(±iθ) with cos θ = 3 − 2a:
+
+    >>> nu = two_layer_multipliers(10.0, 9.0, 2 / 19)
+    >>> np.allclose([abs(nu[0]), nu[0].real], [1, 3 - 40 / 19])
+    True
+    """
+    a, b = eta * first, eta * second
+    trace = (1 - a - b) * (2 - b) + 2 + 2 * b - a
+    determinant = 1 + (2 - a - b) * (1 - 2 * a - b)
+    return np.roots([1.0, -trace, determinant]).astype(np.complex128)
 
 
 def leaving(start: LinearChain, eta: float, kick: float, steps: int) -> Array:
@@ -176,96 +204,54 @@ def leaving(start: LinearChain, eta: float, kick: float, steps: int) -> Array:
     True
     """
     weights = [w * (1 + kick * (-1) ** layer) for layer, w in enumerate(start.weights)]
-    state, seen = replace(start, weights=tuple(weights)), []
-    for _ in range(steps + 1):
-        seen.append(state.product[0, 1])
-        if abs(seen[-1]) > 10 * abs(seen[0]):
+    state, seen = replace(start, weights=tuple(weights)), np.full(steps + 1, np.nan)
+    for time in range(steps + 1):
+        seen[time] = state.product[0, 1]
+        if abs(seen[time]) > 10 * abs(seen[0]):
             break
         state = state.step(eta)
-    return np.r_[seen, np.full(steps + 1 - len(seen), np.nan)]
-
-
-def even_rotating_cycle(
-    depth: int, first: float, second: float, ratio: float
-) -> tuple[float, float]:
-    """How far a step is from changing the signs of all off-diagonal entries, at the best state of
-    the form ρ[[h^e, θh], [θ/h, h^−e]] (odd l), ρ[[h^−e, θ/h], [θh, h^e]] (even l), e = L + 1 − 2l,
-    relative to θ, and P_12 there; at `ratio` times `mode.rotating_edge`.
-
-    >>> even_rotating_cycle(2, 10.0, 9.0, 1.01)[0] < 1e-9
-    True
-    """
-    eta = ratio * mode.rotating_edge(depth, first, second)
-    flip = np.tile([1, -1, -1, 1], depth)
-
-    def chain(unknowns: Array) -> LinearChain:
-        rho, h, theta = unknowns
-        layers = []
-        for e in range(depth - 1, -depth, -4):
-            layers.append(rho * np.array([[h**e, theta * h], [theta / h, h**-e]]))
-            layers.append(rho * np.array([[h ** (2 - e), theta / h], [theta * h, h ** (e - 2)]]))
-        return LinearChain(tuple(layers), np.eye(2), np.diag([first, second]))
-
-    def misfit(unknowns: Array) -> Array:
-        here = chain(unknowns)
-        return (here.step(eta).parameters() - flip * here.parameters()) / unknowns[2]
-
-    start = [(first * second) ** (1 / (2 * depth)), (first / second) ** (1 / (2 * depth)), 0.05]
-    best = least_squares(misfit, start, xtol=1e-15, ftol=1e-15, gtol=1e-15)
-    return float(np.abs(best.fun).max()), abs(float(chain(best.x).product[0, 1]))
+    return seen
 
 
 def tilted_cycle(depth: int, first: float, second: float, eta: float) -> float:
-    """The largest |P_12| of a state that a step of descent turns into itself with the signs of all
-    off-diagonal entries changed, found by least squares over the entries of layers with
-    W_{L+1−l} = W_lᵀ from tilted starts; 0 if none is found. No closed form enters.
+    """|P_12| of a state that a step of descent turns into itself with the signs of all off-diagonal
+    entries changed, found by least squares (relative to P_12) over the entries of layers with
+    W_{L+1−l} = W_lᵀ from a tilted start; 0 if none is found. No closed form enters.
 
     >>> tilted_cycle(2, 10.0, 9.0, 0.999 * 2 / 19), round(tilted_cycle(2, 10.0, 9.0, 2.02 / 19), 5)
     (0.0, 0.94177)
     """
-    half, goal = (depth + 1) // 2, np.diag([first, second])
-    rest, flip = goal ** (1 / depth), np.array([[1, -1], [-1, 1]])
+    half, goal, flip = (depth + 1) // 2, np.diag([first, second]), np.tile([1, -1, -1, 1], depth)
 
-    def layers(unknowns: Array) -> list[Array]:
-        front = list(unknowns.reshape(half, 2, 2))
+    def chain(entries: Array) -> LinearChain:
+        front = [*entries.reshape(half, 2, 2)]
         if depth % 2:
             front[-1] = (front[-1] + front[-1].T) / 2
-        return [*front, *(w.T for w in front[: depth // 2][::-1])]
+        return LinearChain((*front, *(w.T for w in front[: depth // 2][::-1])), np.eye(2), goal)
 
-    def misfit(unknowns: Array) -> Array:
-        here = layers(unknowns)
-        return np.ravel(
-            [w - eta * g - flip * w for w, g in zip(here, _slopes(here, goal), strict=True)]
-        )
+    def misfit(entries: Array) -> Array:
+        here = chain(entries)
+        return (here.step(eta).parameters() - flip * here.parameters()) / here.product[0, 1]
 
-    found = [0.0]
-    for tilt in TILTS:
-        start = np.tile((rest + tilt * rest[0, 0] * np.eye(2)[::-1]).ravel(), half)
-        best = least_squares(misfit, start, xtol=1e-14, ftol=1e-14, gtol=1e-14, max_nfev=200)
-        if np.abs(best.fun).max() < 1e-10:
-            found.append(abs(float(_chained(layers(best.x))[0, 1])))
-    return max(size if size > 1e-4 * first else 0.0 for size in found)
+    start = goal ** (1 / depth) + 0.12 / depth * first ** (1 / depth) * np.eye(2)[::-1]
+    best = least_squares(misfit, np.tile(start.ravel(), half), xtol=1e-15, ftol=1e-15, gtol=1e-15)
+    return abs(float(chain(best.x).product[0, 1])) if np.abs(best.fun).max() < 1e-9 else 0.0
 
 
 @cache
-def least_rotating_step(depth: int, first: float, second: float) -> float:
-    """The smallest step at which there is a `tilted_cycle`, by bisection to one part in 10⁵, within
-    one part in 50 of 2/λ_12.
+def tilt_vanishes(depth: int, first: float, second: float) -> float:
+    """The step η at which the `tilted_cycle` shrinks to nothing: η as a quadratic function of
+    P_12², from three steps 1 to 2 per cent above 2/λ_12, at P_12 = 0.
 
-    >>> round(least_rotating_step(2, 10.0, 9.0) * 19 / 2, 4)
+    >>> round(tilt_vanishes(2, 10.0, 9.0) * 19 / 2, 4)
     1.0
     """
-    low, high = (factor * 2 / mode.curvature(depth, first, second) for factor in (0.999, 1.02))
-    while high - low > 1e-5 * low:
-        middle = (low + high) / 2
-        if tilted_cycle(depth, first, second, middle):
-            high = middle
-        else:
-            low = middle
-    return high
+    etas = np.array([1.01, 1.015, 1.02]) * 2 / mode.curvature(depth, first, second)
+    sizes = [tilted_cycle(depth, first, second, eta) ** 2 for eta in etas]
+    return float(np.polyfit(sizes, etas, 2)[-1])
 
 
-# Matrices in a chosen arithmetic
+# Matrices
 
 
 def orthogonal(rng: np.random.Generator, size: int) -> Array:
@@ -287,55 +273,25 @@ def rotated_target(sigma: Sequence[float], size: int, seed: int = 0) -> tuple[Ar
     """
     rng = np.random.default_rng(seed)
     u, v = orthogonal(rng, size), orthogonal(rng, size)
-    values = np.r_[sigma, np.zeros(size - len(sigma))]
-    return u, v, (u * values) @ v.T
+    return u, v, u[:, : len(sigma)] * sigma @ v[:, : len(sigma)].T
 
 
 def products(
-    target: NDArray[Any],
-    depth: int,
-    alpha: float,
-    eta: float,
-    steps: int,
-    layers: Sequence[NDArray[Any]] | None = None,
-) -> NDArray[Any]:
-    """W_L⋯W_1 after each of `steps` steps of gradient descent on ½‖W_L⋯W_1 − M‖², from W_L = 0 and
-    other layers αI (or from `layers`), in the arithmetic of the `target` M (d, d): float32,
-    float64 or longdouble. Shape (steps, d, d).
+    target: Array, depth: int, alpha: float, eta: float, steps: int, kick: float = 0.0
+) -> Array:
+    """W_L⋯W_1 (steps, d, d) after each of `steps` steps of gradient descent on ½‖W_L⋯W_1 − M‖²,
+    from W_L = 0 and other layers αI, the entries of W_1 above its diagonal kicked off zero.
 
     >>> products(np.array([[2.0]]), depth=2, alpha=0.5, eta=0.1, steps=2).ravel().round(6)
     array([0.05    , 0.102601])
     """
-    kind = target.dtype.type
-    size = len(target)
-    start = [alpha * np.eye(size)] * (depth - 1) + [np.zeros((size, size))]
-    weights = [np.array(layer, dtype=kind) for layer in (start if layers is None else layers)]
-    rate = kind(eta)
-    history = np.empty((steps, size, size), dtype=kind)
-    product = _chained(weights)
-    for time in range(steps):
-        slopes = _slopes(weights, target)
-        weights = [weight - rate * slope for weight, slope in zip(weights, slopes, strict=True)]
-        product = _chained(weights)
-        history[time] = product
-    return history
-
-
-def second_oscillations(edge: float, cross: float) -> dict[str, tuple[Any, ...]]:
-    """Targets, size, α and step of the panels of Figures 5, 14 and 18, given 2/λ_11 and 2/λ_12.
-
-    >>> len(second_oscillations(0.03, 0.033))
-    6
-    """
-    five, fourteen, eighteen = (10.0, 9.0, 6.0), (10.0, 8.0, 6.0), (10.0, 9.0, 8.0)
-    return {
-        "Figure 5: below relabelling": (five, 50, 0.01, 1.01 * edge),
-        "Figure 5: above $2/\\lambda_{12}$": (five, 50, 0.01, 1.0003 * cross),
-        "Figure 14: α = 0.01": (fourteen, 10, 0.01, 0.0332),
-        "Figure 14: α = 0.5": (fourteen, 10, 0.5, 0.0332),
-        "Figure 18: above $2/\\lambda_{11}$": (eighteen, 6, 0.1, 1.005 * edge),
-        "Figure 18: above $2/\\lambda_{12}$": (eighteen, 6, 0.1, 1.0003 * cross),
-    }
+    one, history = np.eye(len(target)), []
+    first = alpha * one + kick * np.eye(len(target), k=1)
+    state = LinearChain((first, *[alpha * one] * (depth - 2), 0 * one), one, target)
+    for _ in range(steps):
+        state = state.step(eta)
+        history.append(state.product)
+    return np.array(history)
 
 
 def sorted_and_modes(
@@ -349,58 +305,44 @@ def sorted_and_modes(
     (2.0, 2.0)
     """
     u, v, target = rotated_target(sigma, size)
-    run = products(target, 3, alpha, eta, steps)[-30:]
+    run: NDArray[Any] = products(target, 3, alpha, eta, steps)[-30:]
     return np.linalg.svd(run, compute_uv=False), np.diagonal(u.T @ run @ v, 0, 1, 2)
 
 
-def fixed_point_departure(
-    sigma: Sequence[int], eta: float, bits: int, steps: int, rotated: bool = True
-) -> Array:
+def fixed_point_departure(sigma: Sequence[int], eta: float, bits: int, steps: int) -> Array:
     """How far descent from W_3 = 0, W_2 = W_1 = 0.3·I has left the aligned set after each step when
     all numbers are integers times 2^(−bits): the largest off-diagonal entry of UᵀW_3W_2W_1V.
 
-    The target UΣVᵀ has three singular values and rational rotations U, V (identities unless
-    `rotated`). Integer arithmetic makes the result the same on every machine. The run stops once
-    the departure exceeds 1.
+    The target UΣVᵀ has three singular values, and U, V are rational. Integer arithmetic makes the
+    result the same on every machine. The run stops once the departure exceeds 1.
 
-    >>> float(fixed_point_departure([10, 9, 6], 0.0346, bits=60, steps=50, rotated=False).max())
-    0.0
     >>> bool(0 < fixed_point_departure([10, 9, 6], 0.0346, bits=60, steps=50).max() < 1e-14)
     True
     """
     one, half = 1 << bits, 1 << (bits - 1)
 
-    def fixed(matrix: NDArray[Any]) -> NDArray[Any]:
-        return np.array([[round(entry * one) for entry in row] for row in matrix], dtype=object)
+    def times(*factors: NDArray[Any]) -> NDArray[Any]:
+        return reduce(lambda product, factor: (product @ factor + half) >> bits, factors)
 
-    def times(first: NDArray[Any], second: NDArray[Any]) -> NDArray[Any]:
-        return (first @ second + half) >> bits
-
-    left, right = _rational_rotations() if rotated else (_identity(), _identity())
-    values = np.diag([Fraction(value) for value in sigma])
-    target, u, v = fixed(left @ values @ right.T), fixed(left), fixed(right)
-    rate = round(Fraction(eta) * one)
-    w1 = w2 = fixed(_identity() * Fraction(3, 10))
-    w3 = w1 * 0
-    departures = []
-    for _ in range(steps):
-        w21, w32 = times(w2, w1), times(w3, w2)
-        residual = times(w3, w21) - target
+    left = np.array([[1, 2, 2], [2, 1, -2], [2, -2, 1]], dtype=object)  # 3 U
+    right = np.array([[2, 3, 6], [3, -6, 2], [6, 2, -3]], dtype=object)  # 7 V
+    u, v, target = left * one // 3, right * one // 7, left * sigma @ right.T * one // 21
+    w1 = w2 = np.eye(3, dtype=object) * (3 * one // 10)
+    w3, rate, departures = 0 * w1, round(Fraction(eta) * one), [0.0]
+    while len(departures) <= steps and departures[-1] <= 1:
+        residual = times(w3, w2, w1) - target
         slopes = (
-            times(w32.T, residual),
-            times(times(w3.T, residual), w1.T),
-            times(residual, w21.T),
+            times(w2.T, w3.T, residual),
+            times(w3.T, residual, w1.T),
+            times(residual, w1.T, w2.T),
         )
         w1, w2, w3 = (
             weight - ((rate * slope + half) >> bits)
             for weight, slope in zip((w1, w2, w3), slopes, strict=True)
         )
-        seen = times(times(u.T, times(w3, times(w2, w1))), v)
-        np.fill_diagonal(seen, 0)
-        departures.append(float(Fraction(int(np.abs(seen).max()), one)))
-        if departures[-1] > 1:
-            break
-    return np.array(departures)
+        seen = times(u.T, w3, w2, w1, v) * (1 - np.eye(3, dtype=object))
+        departures.append(np.abs(seen).max() / one)
+    return np.array(departures[1:], dtype=float)
 
 
 def onset(departures: ArrayLike, level: float = 1e-2) -> int:
@@ -413,20 +355,6 @@ def onset(departures: ArrayLike, level: float = 1e-2) -> int:
     if not above.any():
         raise ValueError(f"departures never exceed {level} in {len(above)} steps")
     return int(np.argmax(above)) + 1
-
-
-def growth_rate(departures: ArrayLike, low: float, high: float) -> float:
-    """The slope of log(departure) against the step, by least squares, over the steps from the last
-    one below `low` to the first one above `high`.
-
-    >>> round(growth_rate(np.exp(0.1 * np.arange(200.0) - 10), 1e-4, 1e2), 12)
-    0.1
-    """
-    values = np.asarray(departures)
-    stop = onset(values, high)
-    start = int(np.flatnonzero(values[:stop] < low)[-1])
-    times = np.arange(start, stop)
-    return float(np.polyfit(times, np.log(values[start:stop]), 1)[0])
 
 
 # Networks with activations
@@ -469,17 +397,9 @@ def edge_ratio(loss: Function, parameters: Sequence[Tensor], eta: float) -> floa
     return float(eta * top[0] / 2)
 
 
-def net_start(widths: Sequence[int], scale: float, rng: np.random.Generator) -> list[Tensor]:
-    """Gaussian weights; the entries of W_l have deviation `scale`/√d_{l−1}.
-
-    >>> [tuple(w.shape) for w in net_start((4, 3, 2), 0.5, np.random.default_rng(0))]
-    [(3, 4), (2, 3)]
-    """
-    return tensors(scale / np.sqrt(d) * rng.standard_normal((e, d)) for d, e in pairwise(widths))
-
-
 def net_loss(x: Tensor, y: Tensor, phi: Callable[[Tensor], Tensor]) -> Function:
-    """(1/2N) Σ_n ‖W_L φ(W_{L−1}⋯φ(W_1x_n)) − y_n‖²; weights may carry an axis of networks first.
+    """(1/2N) Σ_n ‖W_L φ(W_{L−1}⋯φ(W_1x_n)) − y_n‖²; weights and data (N, d) may carry an axis of
+    networks first.
 
     >>> one = torch.ones(1, 1, dtype=torch.float64)
     >>> float(net_loss(one, 2 * one, torch.relu)([one, one]))
@@ -490,58 +410,69 @@ def net_loss(x: Tensor, y: Tensor, phi: Callable[[Tensor], Tensor]) -> Function:
         hidden = x
         for w in weights[:-1]:
             hidden = phi(hidden @ w.mT)
-        misfit = hidden @ weights[-1].mT - y
-        return (misfit**2).sum((-2, -1)) / (2 * len(x))
+        return (hidden @ weights[-1].mT - y).square().sum((-2, -1)) / (2 * x.shape[-2])
 
     return loss
 
 
-def sample(images: Array, labels: NDArray[Any], n: int, rng: np.random.Generator) -> list[Tensor]:
-    """n random images, centred, and their labels as one-hot rows.
+def network(
+    data: Labelled, n: int, hidden: Sequence[int], scale: float, seed: int
+) -> tuple[Tensor, Tensor, list[Tensor]]:
+    """n random images, centred; their labels as one-hot rows; Gaussian weights of layers with
+    `hidden` units, the entries of W_l with deviation `scale`/√d_{l−1}.
 
-    >>> x, y = sample(np.eye(4), np.array([0, 1, 0, 1]), 3, np.random.default_rng(0))
-    >>> x.shape, y.shape
-    (torch.Size([3, 4]), torch.Size([3, 2]))
+    >>> x, y, (w1, w2) = network((np.eye(4), np.array([0, 1, 0, 1])), 3, [5], 0.5, seed=0)
+    >>> x.shape, y.shape, w1.shape
+    (torch.Size([3, 4]), torch.Size([3, 2]), torch.Size([5, 4]))
     """
+    (images, labels), rng = data, np.random.default_rng(seed)
     pixels = images.reshape(len(images), -1)
-    pixels = (pixels - pixels.mean(axis=0)) / np.ptp(images)
     pick = rng.permutation(len(images))[:n]
-    return tensors([pixels[pick], np.eye(labels.max() + 1)[labels[pick]]])
+    x = ((pixels - pixels.mean(axis=0)) / np.ptp(images))[pick]
+    y = np.eye(labels.max() + 1)[labels[pick]]
+    widths = (x.shape[1], *hidden, y.shape[1])
+    weights = [scale / np.sqrt(d) * rng.standard_normal((e, d)) for d, e in pairwise(widths)]
+    inputs, goals = tensors([x, y])
+    return inputs, goals, tensors(weights)
 
 
-def sharpening(
-    images: Array, labels: NDArray[Any], n: int, eta: float, steps: int = 2000, every: int = 100
-) -> tuple[Array, Array]:
-    """Losses at every step and ε at every `every`-th, two tanh layers of width 32 on n images.
+def train(
+    starts: Sequence[tuple[Tensor, Tensor, list[Tensor]]],
+    phi: Callable[[Tensor], Tensor],
+    eta: float,
+    steps: int,
+    watch: Collection[int] = (),
+) -> tuple[Array, Array, Array]:
+    """Descent from several `network` starts of one shape at once: losses (T + 1, S), singular
+    values of the hidden layers (T + 1, l, S, k), and ε at the steps `watch` (w, S).
 
-    >>> losses, edges = sharpening(np.eye(4), np.array([0, 1, 0, 1]), 4, 0.1, steps=2, every=2)
-    >>> len(losses), len(edges)
-    (3, 2)
+    >>> start = network((np.eye(4), np.array([0, 1, 0, 1])), 4, [5], 0.5, seed=0)
+    >>> [found.shape for found in train([start, start], torch.tanh, 0.1, steps=2, watch=[0, 2])]
+    [(3, 2), (3, 1, 2, 4), (2, 2)]
     """
-    rng = np.random.default_rng(0)
-    x, y = sample(images, labels, n, rng)
-    weights = net_start((x.shape[1], 32, y.shape[1]), 0.5, rng)
-    loss, losses, edges = net_loss(x, y, torch.tanh), [], []
-    for t, (now, value) in enumerate(descent(loss, weights, eta, steps)):
+    x, y = torch.stack([x for x, _, _ in starts]), torch.stack([y for _, y, _ in starts])
+    weights = [torch.stack(layer) for layer in zip(*(w for _, _, w in starts), strict=True)]
+    losses, values, edges = [], [], []
+    for t, (now, value) in enumerate(descent(net_loss(x, y, phi), weights, eta, steps)):
+        found = [torch.linalg.svdvals(w).numpy() for w in now[:-1]]
+        least = min(v.shape[1] for v in found)
         losses.append(value)
-        if t % every == 0:
-            edges.append(edge_ratio(loss, now, eta))
-    return np.array(losses), np.array(edges)
+        values.append([v[:, :least] for v in found])
+        if t in watch:
+            each = [(net_loss(x[k], y[k], phi), [w[k] for w in now]) for k in range(len(starts))]
+            edges.append([edge_ratio(loss, here, eta) for loss, here in each])
+    return np.array(losses), np.array(values), np.array(edges)
 
 
-def depth_map(
-    images: Array, labels: NDArray[Any], depth: int, factors: Array
-) -> tuple[float, NDArray[np.bool_]]:
+def depth_map(data: Labelled, depth: int, factors: Array) -> tuple[float, NDArray[np.bool_]]:
     """For tanh layers of width 32 on 20 images: 2/λ_max after slow training, and whether the loss
     rises within 400 steps at each of `factors` times that step.
 
-    >>> border, rises = depth_map(np.eye(20), np.arange(20) % 2, 2, np.array([0.5]))
+    >>> border, rises = depth_map((np.eye(20), np.arange(20) % 2), 2, np.array([0.5]))
     >>> border > 0, rises.shape
     (True, (1,))
     """
-    rng = np.random.default_rng(0)
-    x, y = sample(images, labels, 20, rng)
-    weights = net_start((x.shape[1], *[32] * (depth - 1), y.shape[1]), 0.7, rng)
+    x, y, weights = network(data, 20, [32] * (depth - 1), 0.7, seed=0)
     loss = net_loss(x, y, torch.tanh)
     *_, (end, _) = descent(loss, weights, 0.2, 500)
     border = 1 / edge_ratio(loss, end, 1.0)
@@ -551,38 +482,9 @@ def depth_map(
     return border, np.any(np.diff(losses, axis=0) > 0, axis=0)
 
 
-def relu_run(
-    images: Array,
-    labels: NDArray[Any],
-    hidden: int,
-    eta: float,
-    steps: int,
-    seed: int,
-    watch: Sequence[int],
-) -> tuple[Array, Array, Array]:
-    """Losses, singular values of the hidden layers, and ε at the steps `watch`: ReLU layers of
-    width 50 on 200 images.
-
-    >>> losses, values, edges = relu_run(np.eye(20), np.arange(20) % 2, 2, 0.1, 2, 0, [0])
-    >>> len(losses), values.shape, len(edges)
-    (3, (3, 2, 20), 1)
-    """
-    rng = np.random.default_rng(seed)
-    x, y = sample(images, labels, 200, rng)
-    weights = net_start((x.shape[1], *[50] * hidden, y.shape[1]), 0.3, rng)
-    loss, losses, values, edges = net_loss(x, y, torch.relu), [], [], []
-    for t, (now, value) in enumerate(descent(loss, weights, eta, steps)):
-        losses.append(value)
-        least = min(min(w.shape) for w in now[:-1])
-        values.append([torch.linalg.svdvals(w).numpy()[:least] for w in now[:-1]])
-        if t in watch:
-            edges.append(edge_ratio(loss, now, eta))
-    return np.array(losses), np.array(values), np.array(edges)
-
-
 def jitter(losses: Array, values: Array) -> Array:
-    """The mean second difference of each singular value over 60 steps after the loss first rises,
-    all layers together.
+    """The mean second difference of each singular value (T, layers, k) over 60 steps after the
+    loss (T,) first rises, all layers together.
 
     >>> jitter(np.array([2.0, 1.0, 1.5, 1.0]), np.array([0.0, 1.0, 0.0, 1.0])[:, None, None])
     array([2.])
@@ -600,43 +502,3 @@ def holder(point: Sequence[Tensor]) -> Tensor:
     x, y = point
     radius = torch.sqrt(x**2 + y**2)
     return -abs(torch.sin(x) * torch.cos(y) * torch.exp(1 - radius / np.pi))
-
-
-def _chained(weights: Sequence[NDArray[Any]]) -> NDArray[Any]:
-    product = weights[0]
-    for weight in weights[1:]:
-        product = weight @ product
-    return product
-
-
-def _slopes(weights: Sequence[NDArray[Any]], target: NDArray[Any]) -> list[NDArray[Any]]:
-    """The gradient of ½‖W_L⋯W_1 − M‖² with respect to each layer."""
-    residual, slopes = _chained(weights) - target, []
-    for layer in range(len(weights)):
-        slope = residual
-        if layer + 1 < len(weights):
-            slope = _chained(weights[layer + 1 :]).T @ slope
-        if layer > 0:
-            slope = slope @ _chained(weights[:layer]).T
-        slopes.append(slope)
-    return slopes
-
-
-def _identity() -> NDArray[Any]:
-    return np.array([[Fraction(int(i == j)) for j in range(3)] for i in range(3)], dtype=object)
-
-
-def _rational_rotations() -> tuple[NDArray[Any], NDArray[Any]]:
-    """Two rotations of space with rational entries, from the triples 3-4-5, 5-12-13 and 8-15-17."""
-
-    def turn(i: int, j: int, triple: tuple[int, int, int]) -> NDArray[Any]:
-        rotation = _identity()
-        sine, cosine = Fraction(triple[0], triple[2]), Fraction(triple[1], triple[2])
-        rotation[i, i] = rotation[j, j] = cosine
-        rotation[i, j], rotation[j, i] = -sine, sine
-        return rotation
-
-    small, middle, large = (3, 4, 5), (5, 12, 13), (8, 15, 17)
-    left = turn(0, 1, small) @ turn(1, 2, middle) @ turn(0, 2, large)
-    right = turn(0, 2, middle) @ turn(0, 1, large) @ turn(1, 2, small)
-    return left, right
