@@ -155,7 +155,7 @@ def solvable_spectrum(chain: LinearChain) -> Spectrum:
     v, w, s, axes = _one_output(chain)
     gram, h, w2 = axes.T @ (v.T @ v) @ axes, axes.T @ (v.T @ w), float(w @ w)
     coloured = np.abs(chain.sigma_xx - np.eye(len(axes))).max()
-    if max(coloured, *s * np.abs(h[1:]), *s * np.abs(gram[0, 1:])) > SLACK:
+    if max([coloured, *s * np.abs(h[1:]), *s * np.abs(gram[0, 1:])]) > SLACK:
         raise ValueError(
             "chain must have white inputs, and Vᵀw and an eigenvector of VᵀV parallel to the "
             f"residual, got {chain!r}"

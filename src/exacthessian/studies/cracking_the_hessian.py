@@ -363,22 +363,6 @@ def _hunt(values: Array, size: int, draws: int, rng: np.random.Generator) -> lis
     return [best / values.mean(), second / values.mean(), float(np.mean(others < best))]
 
 
-def solvable_chain(
-    width: int, nu2: Sequence[float], w2: float, s: float, k: float, rng: np.random.Generator
-) -> LinearChain:
-    """A network with white inputs, VᵀV of eigenvalues `nu2` (D,), Vᵀw = k g for g of length s along
-    the first eigenvector, and ‖w‖² = `w2`, in random bases; width m > D, (ks)² ≤ nu2[0]·w2."""
-    squares = np.asarray(nu2, dtype=float)
-    inputs = len(squares)
-    hidden = np.linalg.qr(rng.standard_normal((width, inputs + 1)))[0]
-    seen = np.linalg.qr(rng.standard_normal((inputs, inputs)))[0]
-    first = (hidden[:, :inputs] * np.sqrt(squares)) @ seen.T
-    along = k * s / np.sqrt(squares[0]) if squares[0] > 0 else 0.0
-    second = along * hidden[:, 0] + np.sqrt(max(w2 - along**2, 0.0)) * hidden[:, inputs]
-    target = first.T @ second - s * seen[:, 0]
-    return LinearChain((first, second[None]), np.eye(inputs), target[None])
-
-
 # Attention at the edge of stability
 
 
@@ -523,7 +507,7 @@ _END = {"times": ["end"]}
 STUDIES: dict[str, tuple[Any, dict[str, Any]]] = {
     "norms": (norms, _NORMS | {"sizes": [1, 3, 10], "steps": 200}),
     "wide_norms": (norms, _NORMS | {"sizes": [40], "steps": 400}),
-    "widest_norms": (norms, _NORMS | _END | {"sizes": [100], "steps": 800, "networks": 20}),
+    "widest_norms": (norms, _NORMS | _END | {"sizes": [100], "steps": 3000, "networks": 24}),
     "white_norms": (norms, _NORMS | _END | {"sizes": [10, 40], "steps": 400, "samples": None}),
     "products": (
         products,
