@@ -25,6 +25,7 @@ def arguments() -> argparse.Namespace:
     sizes = {"width": 16, "heads": 2, "blocks": 2, "context": 32, "steps": 600, "seeds": 8}
     for name, default in sizes.items():
         parser.add_argument(f"--{name}", type=int, default=default)
+    parser.add_argument("--rate", type=float, default=3e-3, help="Adam's learning rate")
     parser.add_argument("--massive", type=float, default=5.0, help="size of the massive value")
     parser.add_argument("--text", type=Path, help="a text file instead of the book's primer")
     return parser.parse_args()
@@ -40,8 +41,8 @@ def main() -> None:
         checkpoints=checkpoints,
         biases=biases,
         massive=asked.massive,
-        text=asked.text.read_text(encoding="utf-8") if asked.text else None,
-        **{name: getattr(asked, name) for name in ("width", "heads", "blocks", "context")},
+        text=asked.text.read_text(encoding="utf-8") if asked.text else tf.PRIMER,
+        **{name: getattr(asked, name) for name in ("rate", "width", "heads", "blocks", "context")},
     )
     print("mixer    seed   step   loss  residual  sharpness   error  with tangent")
     for mixer in tf.MIXERS:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from exacthessian import autograd
-from exacthessian.attention import Head, ScalarAttention, softmax_rows
+from exacthessian.attention import Head, ScalarAttention
 
 
 def layer_of(seed: int) -> ScalarAttention:
@@ -27,7 +27,6 @@ def layer_of(seed: int) -> ScalarAttention:
 @pytest.mark.parametrize("seed", range(24))
 def test_a_layer_and_its_head(seed: int) -> None:
     layer = layer_of(seed)
-    assert layer.hessian() == pytest.approx(autograd.hessian(layer), abs=1e-12)
     assert layer.spectrum().distance(autograd.spectrum(layer)) < 1e-12
     assert layer.head().spectrum().distance(autograd.spectrum(layer.head())) < 1e-12
     assert layer.sharpness() == layer.spectrum().values.max()
@@ -50,7 +49,8 @@ def test_a_strong_sink_leaves_the_square_of_the_token() -> None:
 
 
 def test_softmax_of_large_scores() -> None:
-    assert softmax_rows([[1000.0, 1000.0]]) == pytest.approx(np.array([[0.5, 0.5]]))
+    layer = ScalarAttention(1.0, [1.0], [1.0], [[1000.0, 1000.0]], [[0.0, 0.0]])
+    assert layer.attention()[0] == pytest.approx(np.full((2, 2), 0.5))
 
 
 @pytest.mark.parametrize(

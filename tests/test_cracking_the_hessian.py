@@ -2,11 +2,12 @@
 
 import numpy as np
 import pytest
+import torch
 
-from exacthessian import LinearChain, autograd
+from exacthessian import LinearChain, Spectrum, autograd
 from exacthessian.attention import Head, ScalarAttention
 from exacthessian.papers import cracking_the_hessian as cth
-from exacthessian.scalar import ReluNetwork, SeparateInputs, TwoLayer
+from exacthessian.scalar import ReluNetwork, TwoLayer
 from exacthessian.studies import cracking_the_hessian as studies
 from exacthessian.studies import kept
 
@@ -48,10 +49,10 @@ def test_relu_network(seed: int) -> None:
     assert cth.theorem_3_4(network).distance(autograd.spectrum(network)) < 1e-12
     for name, cell in network.cells.items():
         pair = cth.equation_63(network, name)
-        assert pair == pytest.approx(cell.network.outliers())
+        assert pair == pytest.approx(cell.outliers())
         z = cth.equation_62(network, name)
         assert matrix @ z == pytest.approx(z * pair, abs=1e-9)
-        assert cth.statement_relu_bulk(network, name) == pytest.approx(cell.network.d)
+        assert cth.statement_relu_bulk(network, name) == pytest.approx(cell.d)
 
 
 def test_bias() -> None:
@@ -70,11 +71,24 @@ def test_direct_sums() -> None:
     assert cth.corollary_b_2(heads).distance(autograd.spectrum(heads)) < 1e-12
     z, pairs = cth.corollary_b_3(heads), np.concatenate([head.outliers() for head in heads])
     assert matrix @ z == pytest.approx(z * pairs, abs=1e-9)
-    rng = np.random.default_rng(0)
-    separate = SeparateInputs(
-        *rng.standard_normal((2, 3, 4)), np.diag([1.0, 2, 3]), rng.standard_normal(3)
-    )
-    assert cth.corollary_b_1(separate).distance(autograd.spectrum(separate)) < 1e-12
+
+
+@pytest.mark.parametrize("inputs", [1, 3])
+def test_separate_inputs(inputs: int) -> None:
+    rng = np.random.default_rng(inputs)
+    (w, v), x = rng.standard_normal((2, inputs, 4)), rng.standard_normal((inputs, 5))
+    sigma, yx = x @ x.T, rng.standard_normal(inputs)
+    data, cross = autograd.tensors([sigma, yx])
+
+    def loss(weights: list[torch.Tensor]) -> torch.Tensor:
+        slopes = (weights[0] * weights[1]).sum(1)
+        return slopes @ data @ slopes / 2 - slopes @ cross
+
+    exact = Spectrum.from_matrix(autograd.dense_hessian(loss, autograd.tensors([v, w])))
+    assert cth.corollary_b_1(w, v, sigma, yx).distance(exact) < 1e-12
+    parts = [TwoLayer(*row) for row in zip(w, v, np.diag(sigma), yx, strict=True)]
+    united = Spectrum.merge(part.spectrum() for part in parts)
+    assert cth.corollary_b_1(w, v, np.diag(np.diag(sigma)), yx).distance(united) < 1e-12
 
 
 @pytest.mark.parametrize("seed", range(12))
@@ -102,32 +116,43 @@ def test_attention_without_slope() -> None:
     assert sorted(cth.remark_b_3(head)) == pytest.approx(sorted(head.outliers()[[0, 1]]), abs=1e-9)
 
 
-@pytest.mark.parametrize("name", studies.SETTINGS)
+@pytest.mark.parametrize("name", studies.STUDIES)
 def test_kept_numbers_are_those_of_the_present_code(name: str) -> None:
     """If this fails: python -m exacthessian.studies.kept cracking_the_hessian NAME."""
-    study = getattr(studies, name)
-    file, _ = kept._place(study)
-    row = kept.json.loads(file.read_text())[name]
-    assert row["settings"] == studies.SETTINGS[name]
-    assert row["key"] == kept.key(study, studies.SETTINGS[name])
+    study, settings = studies.STUDIES[name]
+    row = kept._rows(studies)[name]
+    assert row["settings"] == settings
+    assert row["key"] == kept.key(study, settings)
 
 
 def test_a_study_with_other_settings_runs() -> None:
-    found = kept.kept(studies.pairs, inputs=[2], seeds=[0], models=1, draws=5)
+    found = studies.pairs(inputs=[2], seeds=[0], models=1, draws=5)
     assert all(len(rows) == 1 for rows in found.values())
-    small = kept.kept(
-        studies.norms, schemes=["SP"], sizes=[2], seeds=[0], networks=4, steps=60, samples=None
-    )
+    study, settings = studies.STUDIES["white_norms"]
+    change = {"schemes": ["SP"], "sizes": [2], "seeds": [0], "networks": 4, "steps": 60}
+    small = study(**settings | change)
     assert small["SP 2"][0]["residual"] < 1e-6
 
 
 def test_a_change_of_code_makes_a_new_key_and_a_comment_does_not() -> None:
     one, other, same = (
-        "def f(x):\n    return x",
-        "def f(x):\n    return 2 * x",
-        ('def f(x):\n    """Doc."""\n    return x  # x'),
+        kept.ast.dump(kept._tree(source))
+        for source in (
+            "def f(x):\n    return x",
+            "def f(x):\n    return 2 * x",
+            'def f(x):\n    """Doc."""\n    return x  # x',
+        )
     )
-    assert kept._code(one) == kept._code(same) != kept._code(other)
+    assert one == same != other
+
+
+def test_a_key_knows_what_a_study_calls(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = {name: kept.key(*study) for name, study in studies.STUDIES.items()}
+    monkeypatch.setattr(studies, "REFRESH", 21)
+    after = {name: kept.key(*study) for name, study in studies.STUDIES.items()}
+    changed = {name for name in before if before[name] != after[name]}
+    assert {"norms", "wide_norms", "widest_norms", "white_norms", "products"} <= changed
+    assert not {"pairs", "relu_norms"} & changed
 
 
 def test_descents_of_stacks_reach_their_minima() -> None:

@@ -58,25 +58,12 @@ def test_no_tracked_text_names_a_machine_path_or_a_package_registry():
         assert not re.search(f"{registry}|{path}", text), name
 
 
-# Pages with longer lines than that, and how many: the list only shrinks, and so do its numbers.
-TO_BE_NARROWED = {
-    "cracking_the_hessian/attention": 26,
-    "cracking_the_hessian/norms": 39,
-    "cracking_the_hessian/one_bulk": 5,
-    "cracking_the_hessian/phases": 6,
-    "cracking_the_hessian/relu_and_bias": 12,
-    "cracking_the_hessian/several_inputs": 11,
-    "cracking_the_hessian/sinks": 25,
-    "cracking_the_hessian/transformers": 22,
-}
-
-
 @pytest.mark.parametrize("page", reference.notebooks(), ids=reference.name_of)
 def test_the_code_on_a_page_is_no_wider_than_that_of_the_package(page):
     """About 86 characters fit the column; the rest of a line is wrapped, as in closed forms."""
     cells = [c.source for c in reference.source_notebook(page).cells if c.cell_type == "code"]
     wide = [line for source in cells for line in source.splitlines() if len(line) > 99]
-    assert len(wide) <= TO_BE_NARROWED.get(reference.name_of(page), 0), wide
+    assert wide == []
 
 
 @pytest.mark.parametrize("page", reference.notebooks(), ids=reference.name_of)

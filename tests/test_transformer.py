@@ -9,18 +9,7 @@ import pytest
 import torch
 
 from exacthessian.autograd import dense_hessian, transformer
-from exacthessian.autograd.transformer import (
-    ALPHABET,
-    MIXERS,
-    Transformer,
-    cross_entropy,
-    curvature,
-    encode,
-    primer,
-    residual_norm,
-    train,
-    windows,
-)
+from exacthessian.autograd.transformer import ALPHABET, MIXERS, PRIMER, Transformer, encode
 
 TINY = {"width": 4, "heads": 2, "blocks": 2, "context": 5}
 
@@ -36,7 +25,7 @@ def tiny(mixer: str, **changes: int) -> Transformer:
 
 def batch(net: Transformer, count: int, rng: np.random.Generator):
     codes = rng.integers(0, len(ALPHABET), size=60)
-    return windows(codes, net.context, count, rng)
+    return net.windows(codes, count, rng)
 
 
 def normalised(x):
@@ -177,7 +166,7 @@ def test_the_tangent_of_softmax_touches_it_and_is_straight(rng):
         return transformer._attention(at + t * move, at)
 
     def softmax(t):
-        return transformer._attention(at + t * move, None)
+        return transformer._attention(at + t * move)
 
     zero = torch.zeros((), dtype=torch.float64)
     for curve in (touch, softmax):
@@ -195,7 +184,7 @@ def gradient(net, theta, inputs, targets, **options):
     theta = theta.clone().requires_grad_()
     pieces = zip(torch.split(theta, sizes), net.shapes, strict=True)
     weights = [piece.reshape(shape) for piece, shape in pieces]
-    value = cross_entropy(net.logits(weights, inputs, **options), targets)
+    value = net.loss(weights, inputs, targets, **options)
     return torch.autograd.grad(value, theta)[0]
 
 
@@ -207,7 +196,7 @@ def test_hessian_products_are_differences_of_gradients(mixer, sink, tangent, rng
     net = tiny(mixer)
     weights = net.start(rng)
     inputs, targets = batch(net, 3, rng)
-    hessian, _ = curvature(net, weights, inputs, targets, sink, tangent=tangent)
+    hessian, _ = net.curvature(weights, inputs, targets, sink, tangent=tangent)
     options = {"sink": sink}
     if tangent:
         options["anchors"] = net.scores(weights, inputs, sink)
@@ -237,7 +226,7 @@ def test_gauss_newton_is_the_jacobian_around_the_curvature_of_the_loss(mixer, rn
         p /= p.sum()
         wanted += j.T @ (np.diag(p) - np.outer(p, p)) @ j / tokens
     for tangent in (False, True) if mixer == "softmax" else (False,):
-        _, found = curvature(net, weights, inputs, targets, tangent=tangent)
+        _, found = net.curvature(weights, inputs, targets, tangent=tangent)
         some = rng.standard_normal((net.size, 4))
         image = wanted @ some
         assert np.abs(found @ some - image).max() < 1e-12 * np.abs(image).max()
@@ -252,7 +241,7 @@ def test_the_tangent_changes_the_hessian_and_nothing_before_it(rng):
         net.logits(weights, inputs, anchors=anchors), net.logits(weights, inputs), atol=1e-14
     )
     curved, straight = (
-        curvature(net, weights, inputs, targets, tangent=tangent)[0] for tangent in (False, True)
+        net.curvature(weights, inputs, targets, tangent=tangent)[0] for tangent in (False, True)
     )
     v = rng.standard_normal(net.size)
     assert np.linalg.norm(curved @ v - straight @ v) > 1e-3 * np.linalg.norm(curved @ v)
@@ -268,7 +257,7 @@ def test_the_tangent_leaves_the_curvature_along_the_values_alone(rng):
     v = np.zeros(net.size)
     v[values] = rng.standard_normal(net.width**2)
     curved, straight = (
-        curvature(net, weights, *data, tangent=tangent)[0] @ v for tangent in (False, True)
+        net.curvature(weights, *data, tangent=tangent)[0] @ v for tangent in (False, True)
     )
     assert np.abs(curved[values] - straight[values]).max() < 1e-14
 
@@ -277,37 +266,34 @@ def test_the_operators_are_the_dense_matrices(rng):
     net = tiny("softmax", width=2, heads=1, blocks=1, context=3)
     weights = net.start(rng)
     inputs, targets = batch(net, 2, rng)
-    hessian, _ = curvature(net, weights, inputs, targets)
-    dense = dense_hessian(lambda w: cross_entropy(net.logits(w, inputs), targets), weights)
+    hessian, _ = net.curvature(weights, inputs, targets)
+    dense = dense_hessian(lambda w: net.loss(w, inputs, targets), weights)
     np.testing.assert_allclose(hessian @ np.eye(net.size), dense, atol=1e-13)
 
 
-def test_loss_and_residual_token_by_token(rng):
-    logits = rng.standard_normal((2, 3, 7))
-    targets = rng.integers(0, 7, (2, 3))
-    losses, residuals = [], []
-    for z, y in zip(logits.reshape(-1, 7), targets.ravel(), strict=True):
-        p = np.exp(z) / np.exp(z).sum()
-        losses.append(-np.log(p[y]))
-        residuals.append(np.linalg.norm(p - np.eye(7)[y]))
-    given = torch.from_numpy(logits), torch.from_numpy(targets)
-    assert cross_entropy(*given).item() == pytest.approx(np.mean(losses), rel=1e-14)
-    assert residual_norm(*given) == pytest.approx(np.mean(residuals), rel=1e-14)
+def test_loss_token_by_token(rng):
+    net = tiny("softmax")
+    weights = net.start(rng)
+    inputs, targets = batch(net, 2, rng)
+    losses = []
+    for z, y in zip(net.logits(weights, inputs).flatten(0, 1), targets.flatten(), strict=True):
+        losses.append(-float(torch.log_softmax(z, 0)[y]))
+    assert net.loss(weights, inputs, targets).item() == pytest.approx(np.mean(losses), rel=1e-13)
 
 
 def test_training_is_adam(rng):
     net = tiny("fixed")
-    codes = encode(primer())
+    codes = encode()
     start = net.start(rng)
     before = [w.clone() for w in start]
-    kept = train(net, start, codes, [0, 1, 3], np.random.default_rng(5), batch=2, rate=0.01)
+    kept = net.train(start, codes, [0, 1, 3], np.random.default_rng(5), batch=2, rate=0.01)
     assert all(torch.equal(a, b) for a, b in zip(start, before, strict=True))
     assert all(torch.equal(a, b) for a, b in zip(start, kept[0], strict=True))
     theta = torch.cat([w.reshape(-1) for w in start])
     draws = np.random.default_rng(5)
     mean, square = np.zeros(net.size), np.zeros(net.size)
     for step in range(1, 4):
-        slope = gradient(net, theta, *windows(codes, net.context, 2, draws)).numpy()
+        slope = gradient(net, theta, *net.windows(codes, 2, draws)).numpy()
         mean = 0.9 * mean + 0.1 * slope
         square = 0.999 * square + 0.001 * slope**2
         move = (mean / (1 - 0.9**step)) / (np.sqrt(square / (1 - 0.999**step)) + 1e-8)
@@ -320,17 +306,17 @@ def test_training_is_adam(rng):
 @pytest.mark.parametrize("mixer", MIXERS)
 def test_training_lowers_the_loss(mixer, rng):
     net = tiny(mixer, width=8)
-    codes = encode(primer())
-    kept = train(net, net.start(rng), codes, [0, 60], rng, batch=8, rate=0.01)
-    inputs, targets = windows(codes, net.context, 50, rng)
-    before, after = (cross_entropy(net.logits(w, inputs), targets).item() for w in kept)
+    codes = encode()
+    kept = net.train(net.start(rng), codes, [0, 60], rng, batch=8, rate=0.01)
+    data = net.windows(codes, 50, rng)
+    before, after = (net.loss(w, *data).item() for w in kept)
     assert after < before - 0.3
 
 
 def test_the_primer_uses_the_alphabet_and_nothing_else():
-    text = " ".join(primer().lower().split())
+    text = " ".join(PRIMER.lower().split())
     assert set(text) == set(ALPHABET)
-    assert "".join(ALPHABET[code] for code in encode(primer())) == text
+    assert "".join(ALPHABET[code] for code in encode()) == text
     assert 6000 < len(text) < 10000
 
 
@@ -342,27 +328,19 @@ def test_encoding():
 
 def test_windows_reach_both_ends_and_follow_one_another(rng):
     codes = np.arange(6)
-    inputs, targets = windows(codes, 4, 200, rng)
+    inputs, targets = tiny("mlp", context=4).windows(codes, 200, rng)
     assert set(inputs[:, 0].tolist()) == {0, 1}
     assert torch.equal(inputs[:, 1:], targets[:, :-1])
     assert torch.equal(targets, inputs + 1)
 
 
-def test_bad_input_is_named(rng):
-    net = Transformer("softmax", width=4, context=5)
-    weights, inputs = net.start(rng), torch.zeros(1, 5).long()
-    with pytest.raises(ValueError, match=r"codes must hold at least 6 characters.*got 5"):
-        windows(np.zeros(5, dtype=np.int64), 5, 1, rng)
+def test_bad_input_is_named():
     with pytest.raises(ValueError, match="mixer must be one of softmax, mlp, fixed, got 'sort'"):
         Transformer("sort")
     with pytest.raises(ValueError, match="heads must divide the width 4, got 3"):
         Transformer("mlp", width=4, heads=3)
     with pytest.raises(TypeError, match="blocks must be an integer, got True"):
         Transformer("mlp", blocks=True)
-    with pytest.raises(ValueError, match="weights must have the shapes"):
-        net.logits(weights[:-1], inputs)
-    with pytest.raises(ValueError, match=r"inputs must have shape \(count, 5\), got \(1, 4\)"):
-        net.logits(weights, inputs[:, :4])
 
 
 def test_a_massive_value_is_a_longer_value_of_the_first_token(rng):

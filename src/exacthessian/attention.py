@@ -13,13 +13,12 @@ sequences of different lengths, with weights, additive biases and a causal mask.
 Parameters are ordered (w_V, w_Q, w_K).
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from exacthessian.inputs import Array, nonnegative_number, real_array
+from exacthessian.inputs import Array, real_array, stepped
 from exacthessian.spectrum import Spectrum
 
 
@@ -46,32 +45,27 @@ class Head:
 
     @classmethod
     def mixing(
-        cls,
-        value: float,
-        moments: Sequence[ArrayLike],
-        target: ArrayLike,
-        query: ArrayLike,
-        key: ArrayLike,
+        cls, value: float, moments: ArrayLike, target: ArrayLike, query: Array, key: Array
     ) -> "Head":
-        """The head with loss 1/(2n) |w_V m(c) − y|², from m, m', m'' at c, (n,) each.
+        """The head with loss 1/(2n) |w_V m(c) − y|², from m, m', m'' at c, (3, n).
 
         With δ = w_V m − y the scalars are α = |m|²/n, β = ⟨w_V m + δ, m'⟩/n, γ = w_V ⟨δ, m'⟩/n and
         ζ = (w_V² |m'|² + w_V ⟨δ, m''⟩)/n. Any rule that mixes the tokens with weights that depend
         on c alone fits: softmax is one of them.
 
-        >>> head = Head.mixing(2.0, ([1.0], [3.0], [5.0]), [1.0], [1.0], [1.0])
+        >>> head = Head.mixing(2.0, [[1.0], [3.0], [5.0]], [1.0], [1.0], [1.0])
         >>> head.alpha, head.beta, head.gamma, head.zeta
         (1.0, 9.0, 6.0, 46.0)
         """
-        m, first, second = (np.asarray(moment, dtype=float) for moment in moments)
+        m, first, second = np.asarray(moments, dtype=float)
         delta, n = value * m - np.asarray(target, dtype=float), m.size
         return cls(
             alpha=float(m @ m) / n,
             beta=float((value * m + delta) @ first) / n,
             gamma=value * float(delta @ first) / n,
             zeta=(value**2 * float(first @ first) + value * float(delta @ second)) / n,
-            query=np.asarray(query),
-            key=np.asarray(key),
+            query=query,
+            key=key,
         )
 
     @property
@@ -89,27 +83,39 @@ class Head:
         return self
 
     def block(self) -> Array:
-        """The Hessian on the three-dimensional space that holds the outliers, (3, 3).
-
-        With P = |w_Q + w_K|/√2 and R = |w_Q − w_K|/√2 it is
-
-            [[α, βP, βR], [βP, ζP² + γ, ζPR], [βR, ζPR, ζR² − γ]].
+        """The Hessian on the three-dimensional space that holds the outliers, (3, 3): `matrix` with
+        P = |w_Q + w_K|/√2 and R = |w_Q − w_K|/√2.
 
         >>> Head(1, 2, 3, 4, [1], [1]).block()
         array([[ 1.        ,  2.82842712,  0.        ],
                [ 2.82842712, 11.        ,  0.        ],
                [ 0.        ,  0.        , -3.        ]])
         """
-        plus = float(np.linalg.norm(self.query + self.key)) / np.sqrt(2)
-        minus = float(np.linalg.norm(self.query - self.key)) / np.sqrt(2)
-        alpha, beta, gamma, zeta = self.alpha, self.beta, self.gamma, self.zeta
-        return np.array(
-            [
-                [alpha, beta * plus, beta * minus],
-                [beta * plus, zeta * plus**2 + gamma, zeta * plus * minus],
-                [beta * minus, zeta * plus * minus, zeta * minus**2 - gamma],
-            ]
-        )
+        p, r = np.linalg.norm([self.query + self.key, self.query - self.key], axis=1) / np.sqrt(2)
+        return self.matrix(self.alpha, self.beta, self.gamma, self.zeta, p, r)
+
+    @staticmethod
+    def matrix(
+        alpha: ArrayLike,
+        beta: ArrayLike,
+        gamma: ArrayLike,
+        zeta: ArrayLike,
+        p: ArrayLike,
+        r: ArrayLike,
+    ) -> Array:
+        """[[α, βP, βR], [βP, ζP² + γ, ζPR], [βR, ζPR, ζR² − γ]], for numbers or arrays of one
+        shape: (…, 3, 3).
+
+        >>> Head.matrix(1, 0, 1, 0, 2, 2).diagonal()
+        array([ 1.,  1., -1.])
+        """
+        a, b, g, z, p, r = np.broadcast_arrays(alpha, beta, gamma, zeta, p, r)
+        rows = [
+            [a, b * p, b * r],
+            [b * p, z * p**2 + g, z * p * r],
+            [b * r, z * p * r, z * r**2 - g],
+        ]
+        return np.moveaxis(np.array(rows, dtype=float), (0, 1), (-2, -1))
 
     def outliers(self) -> Array:
         """The three outlier eigenvalues of Theorem 3.5, descending, (3,).
@@ -129,48 +135,6 @@ class Head:
         copies = len(self.query) - 1
         bulk = ((sign * self.gamma, copies, "bulk") for sign in (1, -1))
         return Spectrum.of(*((value, 1, "outlier") for value in self.outliers()), *bulk)
-
-    def hessian(self) -> Array:
-        """The dense Hessian (2d_K + 1, 2d_K + 1) in the order (w_V, w_Q, w_K), appendix B.5.
-
-        >>> Head(1, 2, 3, 4, [1], [5]).hessian()
-        array([[  1.,  10.,   2.],
-               [ 10., 100.,  23.],
-               [  2.,  23.,   4.]])
-        """
-        width = len(self.query)
-        direction = np.concatenate([self.key, self.query])  # ∂c/∂(w_Q, w_K)
-        swap = np.kron([[0.0, 1.0], [1.0, 0.0]], np.eye(width))  # ∂²c
-        dense = np.empty((2 * width + 1, 2 * width + 1))
-        dense[0, 0] = self.alpha
-        dense[0, 1:] = dense[1:, 0] = self.beta * direction
-        dense[1:, 1:] = self.zeta * np.outer(direction, direction) + self.gamma * swap
-        return dense
-
-
-def softmax_rows(scores: ArrayLike) -> Array:
-    """Each row of `scores` (n, k) as a probability distribution; −∞ gets probability 0.
-
-    >>> softmax_rows([[0.0, 0.0], [0.0, -np.inf]])
-    array([[0.5, 0.5],
-           [1. , 0. ]])
-    """
-    given = np.asarray(scores, dtype=np.float64)
-    powers = np.exp(given - given.max(axis=-1, keepdims=True))
-    return powers / powers.sum(axis=-1, keepdims=True)
-
-
-def attention_moments(attention: ArrayLike, sequence: ArrayLike) -> tuple[Array, Array, Array]:
-    """m_1, m_2, m_3 of Definition B.1, each (n,): the mean of `sequence` (k,) under each row of
-    `attention` (n, k), and its second and third central moments.
-
-    >>> attention_moments([[0.75, 0.25]], [0.0, 4.0])
-    (array([1.]), array([3.]), array([6.]))
-    """
-    rows, x = np.asarray(attention, dtype=float), np.asarray(sequence, dtype=float)
-    mean = rows @ x
-    deviation = x - mean[:, None]
-    return mean, np.sum(rows * deviation**2, axis=1), np.sum(rows * deviation**3, axis=1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -199,18 +163,17 @@ class ScalarAttention:
     causal: bool = False
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "value", float(real_array("value", self.value, ndim=0)))
         query, key = _query_and_key(self.query, self.key)
         inputs = tuple(real_array(f"inputs[{b}]", x, ndim=1) for b, x in enumerate(self.inputs))
         targets = tuple(real_array(f"targets[{b}]", y, ndim=1) for b, y in enumerate(self.targets))
         lengths = [x.size for x in inputs]
-        if not inputs or min(lengths) == 0 or [y.size for y in targets] != lengths:
+        if min(lengths, default=0) == 0 or [y.size for y in targets] != lengths:
             raise ValueError(
                 "inputs and targets must hold at least one sequence, of the same lengths, at least "
                 f"1, got lengths {lengths} and {[y.size for y in targets]}"
             )
-        given = np.full(len(inputs), 1 / len(inputs)) if self.weights is None else self.weights
-        weights = real_array("weights", given, ndim=1)
+        equal = np.full(len(inputs), 1 / len(inputs))
+        weights = real_array("weights", equal if self.weights is None else self.weights, ndim=1)
         if weights.size != len(inputs) or np.any(weights < 0):
             raise ValueError(
                 f"weights must be {len(inputs)} numbers, one per sequence, none negative, "
@@ -218,17 +181,16 @@ class ScalarAttention:
             )
         rows = [np.zeros(n) for n in lengths] if self.biases is None else self.biases
         biases = tuple(real_array(f"biases[{b}]", row, ndim=None) for b, row in enumerate(rows))
-        if len(biases) != len(inputs) or any(
-            bias.shape not in ((n,), (n, n)) for bias, n in zip(biases, lengths, strict=True)
-        ):
+        shapes = [bias.shape for bias in biases]
+        if len(shapes) != len(inputs) or not all(map(_fits, shapes, lengths)):
             raise ValueError(
                 f"biases must have shapes (n,) or (n, n) for the lengths n = {lengths}, "
-                f"got {[bias.shape for bias in biases]}"
+                f"got {shapes}"
             )
-        for name, made in (
-            *(("query", query), ("key", key), ("inputs", inputs), ("targets", targets)),
-            *(("weights", weights), ("biases", biases)),
-        ):
+        names = ("value", "query", "key", "inputs", "targets", "weights", "biases")
+        value = float(real_array("value", self.value, ndim=0))
+        checked = (value, query, key, inputs, targets, weights, biases)
+        for name, made in zip(names, checked, strict=True):
             object.__setattr__(self, name, made)
 
     @property
@@ -248,8 +210,26 @@ class ScalarAttention:
             scores = self.product / np.sqrt(self.query.size) * np.outer(x, x) + bias
             if self.causal:
                 scores[np.triu_indices(x.size, 1)] = -np.inf
-            matrices.append(softmax_rows(scores))
+            powers = np.exp(scores - scores.max(axis=1, keepdims=True))
+            matrices.append(powers / powers.sum(axis=1, keepdims=True))
         return tuple(matrices)
+
+    def moments(self) -> tuple[Array, ...]:
+        """m_1, m_2, m_3 of Definition B.1 for each sequence, (3, n_b): the mean of x_b under each
+        row of A_b, and its second and third central moments.
+
+        >>> ScalarAttention(1.0, [0], [0], [[0, 4]], [[2, 4]], biases=[[np.log(3), 0]]).moments()
+        (array([[1., 1.],
+               [3., 3.],
+               [6., 6.]]),)
+        """
+        found = []
+        for x, rows in zip(self.inputs, self.attention(), strict=True):
+            mean = rows @ x
+            deviation = x - mean[:, None]
+            central = [np.sum(rows * deviation**power, axis=1) for power in (2, 3)]
+            found.append(np.array([mean, *central]))
+        return tuple(found)
 
     def heads(self) -> tuple[Head, ...]:
         """The four scalars of each sequence, section 3.3: m = m_1, m' = x ⊙ m_2 / √d_K and
@@ -258,11 +238,11 @@ class ScalarAttention:
         >>> ScalarAttention(2.0, [1, 0], [0, 1], [[1, 3]], [[4, 4]]).heads()[0].alpha
         4.0
         """
-        width, each = self.query.size, []
-        for x, y, rows in zip(self.inputs, self.targets, self.attention(), strict=True):
-            m_1, m_2, m_3 = attention_moments(rows, x)
-            moments = m_1, x * m_2 / np.sqrt(width), x**2 * m_3 / width
-            each.append(Head.mixing(self.value, moments, y, self.query, self.key))
+        each = []
+        for x, y, moments in zip(self.inputs, self.targets, self.moments(), strict=True):
+            rate = x / np.sqrt(self.query.size)
+            derivatives = moments * np.array([np.ones_like(x), rate, rate**2])
+            each.append(Head.mixing(self.value, derivatives, y, self.query, self.key))
         return tuple(each)
 
     def head(self) -> Head:
@@ -290,8 +270,7 @@ class ScalarAttention:
         >>> ScalarAttention(2.0, [1, 0], [0, 1], [[1, 3]], [[4, 4]]).outputs()
         (array([4., 4.]),)
         """
-        pairs = zip(self.attention(), self.inputs, strict=True)
-        return tuple(self.value * attention_moments(rows, x)[0] for rows, x in pairs)
+        return tuple(self.value * moments[0] for moments in self.moments())
 
     def loss(self) -> float:
         """Σ_b ω_b/(2n_b) |w_V A_b x_b − y_b|².
@@ -299,8 +278,8 @@ class ScalarAttention:
         >>> ScalarAttention(2.0, [1, 0], [0, 1], [[1, 3]], [[4, 6]]).loss()
         1.0
         """
-        terms = zip(self.weights, self.outputs(), self.targets, strict=True)
-        return float(sum(w * np.mean((f - y) ** 2) / 2 for w, f, y in terms))
+        pairs = zip(self.outputs(), self.targets, strict=True)
+        return float(self.weights @ [np.mean((f - y) ** 2) / 2 for f, y in pairs])
 
     def gradient(self) -> Array:
         """The gradient (φ_1, γ w_K, γ w_Q), (2d_K + 1,).
@@ -308,22 +287,10 @@ class ScalarAttention:
         >>> ScalarAttention(2.0, [1], [0], [[1, 3]], [[4, 2]]).gradient() + 0.0
         array([2., 0., 6.])
         """
-        slope = 0.0
-        for w, rows, x, y in zip(
-            self.weights, self.attention(), self.inputs, self.targets, strict=True
-        ):
-            mean = attention_moments(rows, x)[0]
-            slope += float(w * np.mean((self.value * mean - y) * mean))
+        pairs = zip(self.moments(), self.targets, strict=True)
+        slope = self.weights @ [np.mean((self.value * m[0] - y) * m[0]) for m, y in pairs]
         gamma = self.head().gamma
         return np.concatenate([[slope], gamma * self.key, gamma * self.query])
-
-    def hessian(self) -> Array:
-        """The dense Hessian, (2d_K + 1, 2d_K + 1).
-
-        >>> ScalarAttention(2.0, [1], [0], [[1, 3]], [[4, 4]]).hessian().diagonal()
-        array([ 4.,  0., 20.])
-        """
-        return self.head().hessian()
 
     def spectrum(self) -> Spectrum:
         """All 2d_K + 1 eigenvalues of the Hessian, labelled "outlier" and "bulk" (Theorem 3.5).
@@ -347,11 +314,9 @@ class ScalarAttention:
         >>> ScalarAttention(2.0, [1, 0], [0, 1], [[1, 3]], [[4, 6]]).step(0.1).value
         2.2
         """
-        move = nonnegative_number("eta", eta) * self.gradient()
-        value, query, key = np.split(move, [1, 1 + self.query.size])
-        return replace(
-            self, value=self.value - value[0], query=self.query - query, key=self.key - key
-        )
+        theta = stepped(np.array([self.value, *self.query, *self.key]), eta, self.gradient())
+        query, key = np.split(theta[1:], 2)
+        return replace(self, value=theta[0], query=query, key=key)
 
     def with_sink(self, strength: float) -> "ScalarAttention":
         """The layer with `strength` added to every score of the first token: an attention sink.
@@ -362,6 +327,10 @@ class ScalarAttention:
         """
         biases = [bias + strength * (np.arange(bias.shape[-1]) == 0) for bias in self.biases]
         return replace(self, biases=tuple(biases))
+
+
+def _fits(shape: tuple[int, ...], length: int) -> bool:
+    return shape in ((length,), (length, length))
 
 
 def _query_and_key(query: ArrayLike, key: ArrayLike) -> tuple[Array, Array]:

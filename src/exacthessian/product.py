@@ -10,7 +10,9 @@ A displacement that does not move the product feels only G: that is the bulk. A 
 two layers is the network with its data; several networks at once are stacks of shape (n, ·, ·).
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from itertools import accumulate
+from operator import matmul
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -20,6 +22,7 @@ from exacthessian.inputs import Array
 from exacthessian.spectrum import Spectrum
 
 RANK_TOLERANCE = 1e-12
+SLACK = 1e-10  # by which rounding may violate an assumption
 
 
 def bulk(gradient: ArrayLike, width: int) -> Spectrum:
@@ -36,8 +39,7 @@ def bulk(gradient: ArrayLike, width: int) -> Spectrum:
     sigma = sigma[sigma > RANK_TOLERANCE * sigma.max(initial=0.0)]
     rank, copies = len(sigma), max(width - inputs - outputs + 1, 0)
     zeros = (inputs - rank) * max(width - outputs, 0) + (outputs - rank) * max(width - inputs, 0)
-    sides = [(sign * value, copies, "bulk") for value in sigma for sign in (1, -1)]
-    return Spectrum.of(*sides, (0.0, zeros, "zero"))
+    return _sides(sigma, copies, zeros)
 
 
 def bulk_vectors(
@@ -97,10 +99,7 @@ def spectrum_by_reduction(chain: LinearChain) -> Spectrum:
     spare = len(w1) - small.widths[1]
     outputs, inputs = chain.residual.shape
     sigma = np.linalg.svd(chain.residual, compute_uv=False)
-    outside = Spectrum.of(
-        *((sign * value, spare, "bulk") for value in sigma for sign in (1, -1)),
-        (0.0, spare * abs(inputs - outputs), "zero"),
-    )
+    outside = _sides(sigma, spare, spare * abs(inputs - outputs))
     return Spectrum.merge([Spectrum.from_matrix(small.hessian(), "reduced"), outside])
 
 
@@ -141,23 +140,6 @@ def spectrum_one_output(chain: LinearChain) -> Spectrum:
     return Spectrum.merge([outliers, _rest(v, s)])
 
 
-def secular_determinant(chain: LinearChain, values: ArrayLike) -> Array:
-    """det[(λ² − s²)(λI − ‖w‖²Σ) − (λ²VᵀV + λ(hgᵀ + ghᵀ) + ‖w‖²ggᵀ)Σ] at each λ of `values` (n,),
-    with h = Vᵀw, g = Σh − E[xy]: for m ≥ D it is λ times the characteristic polynomial of the
-    outliers, of degree 3D. Shape (n,).
-
-    >>> chain = LinearChain([[[1.0], [0.0]], [[0.0, 1.0]]], [[1.0]], [[-2.0]])
-    >>> secular_determinant(chain, [0.0, 1.0, 1 + np.sqrt(5)]).round(12)
-    array([ 0., -5.,  0.])
-    """
-    v, w, s, _ = _one_output(chain)
-    g, h, sigma, norm2 = chain.residual[0], v.T @ w, chain.sigma_xx, w @ w
-    lam = np.asarray(values, dtype=float)[:, None, None]
-    moved = lam**2 * (v.T @ v) + lam * (np.outer(h, g) + np.outer(g, h)) + norm2 * np.outer(g, g)
-    straight = (lam**2 - s**2) * (lam * np.eye(len(g)) - norm2 * sigma)
-    return np.linalg.det(straight - moved @ sigma)
-
-
 def solvable_spectrum(chain: LinearChain) -> Spectrum:
     """White inputs, Vᵀw = k g, and g an eigenvector of VᵀV: one pair, D − 1 triples, ±s each m − D
     times and 0 (m − 1)(D − 1) times, m ≥ D. For D = 2 it is Theorem B.1 of "Cracking the Hessian".
@@ -171,46 +153,20 @@ def solvable_spectrum(chain: LinearChain) -> Spectrum:
     True
     """
     v, w, s, axes = _one_output(chain)
-    _refuse(np.abs(chain.sigma_xx - np.eye(len(axes))).max(), "sigma_xx must be the identity")
     gram, h, w2 = axes.T @ (v.T @ v) @ axes, axes.T @ (v.T @ w), float(w @ w)
-    _refuse(np.abs(h[1:]).max(initial=0.0), "Vᵀw must be parallel to the residual")
-    _refuse(np.abs(gram[0, 1:]).max(initial=0.0), "the residual must be an eigenvector of VᵀV")
+    coloured = np.abs(chain.sigma_xx - np.eye(len(axes))).max()
+    if max([coloured, *s * np.abs(h[1:]), *s * np.abs(gram[0, 1:])]) > SLACK:
+        raise ValueError(
+            "chain must have white inputs, and Vᵀw and an eigenvector of VᵀV parallel to the "
+            f"residual, got {chain!r}"
+        )
     half = (gram[0, 0] + w2) / 2
     root = np.sqrt(max(half**2 + s**2 + 2 * s * h[0], 0.0))
     parts = [Spectrum.from_values([half + root, half - root], "pair")]
-    parts += [_triple(nu2, w2, s) for nu2 in np.linalg.eigvalsh(gram[1:, 1:])]
-    return Spectrum.merge([*parts, _rest(v, s)])
-
-
-def orthogonal_spectrum(chain: LinearChain) -> Spectrum:
-    """White inputs, VᵀV = ν²I, any targets, D ≥ 2 and m ≥ D: the five roots of
-
-        (λ² − Tλ − s² − 2s a)(λ³ − Tλ² − s²λ + s²ω) = s² c² λ,   T = ν² + ω, ω = ‖w‖²,
-
-    where a = ⟨h, g⟩/s and c = ‖h − a g/s‖ are the parts of h = Vᵀw, next to D − 2 triples, ±s each
-    m − D times and 0 (m − 1)(D − 1) times.
-
-    >>> chain = LinearChain([np.eye(3)[:, :2], [[1.0, 2.0, 0.0]]], np.eye(2), [[0.0, 1.0]])
-    >>> orthogonal_spectrum(chain).distance(Spectrum.from_matrix(chain.hessian())) < 1e-14
-    True
-    """
-    v, w, s, axes = _one_output(chain)
-    nu2, w2, h = float(v[:, 0] @ v[:, 0]), float(w @ w), axes.T @ (v.T @ w)
-    _refuse(np.abs(chain.sigma_xx - np.eye(len(h))).max(), "sigma_xx must be the identity")
-    _refuse(np.abs(v.T @ v - nu2 * np.eye(len(h))).max(), "VᵀV must be a multiple of the identity")
-    along, slope = h[0], np.linalg.norm(h[1:]) / np.sqrt(nu2)
-    factor = np.array(
-        [
-            [np.sqrt(max(nu2 + w2 + 2 * along - slope**2, 0.0)), 0.0],
-            [slope, np.sqrt(nu2)],
-            [np.sqrt(max(nu2 + w2 - 2 * along - slope**2, 0.0)), 0.0],
-            [-slope, np.sqrt(nu2)],
-            [0.0, np.sqrt(2 * w2)],
-        ]
-    )
-    quintic = np.diag([s, s, -s, -s, 0.0]) + factor @ factor.T / 2
-    parts = [Spectrum.from_matrix(quintic, "quintic")]
-    parts += [_triple(nu2, w2, s)] * (len(h) - 2)
+    for nu2 in np.linalg.eigvalsh(gram[1:, 1:]):
+        cross = np.sqrt(max(nu2, 0.0) * w2)
+        block = [[nu2, cross, s], [cross, w2, 0.0], [s, 0.0, 0.0]]
+        parts.append(Spectrum.from_matrix(block, "triple"))
     return Spectrum.merge([*parts, _rest(v, s)])
 
 
@@ -223,14 +179,10 @@ def knocked_out(weights: Sequence[ArrayLike]) -> tuple[list[Array], list[Array]]
     ([15.0, 5.0, 1.0], [1.0, 2.0, 6.0])
     """
     layers = [np.asarray(weight, dtype=float) for weight in weights]
-    stack = layers[0].shape[:-2]
-    before = [np.broadcast_to(np.eye(layers[0].shape[-1]), (*stack, *[layers[0].shape[-1]] * 2))]
-    after = [np.broadcast_to(np.eye(layers[-1].shape[-2]), (*stack, *[layers[-1].shape[-2]] * 2))]
-    for weight in layers[:-1]:
-        before.append(weight @ before[-1])
-    for weight in layers[:0:-1]:
-        after.append(after[-1] @ weight)
-    return after[::-1], before
+    first, last = np.eye(layers[0].shape[-1]), np.eye(layers[-1].shape[-2])
+    before = accumulate(layers[:-1], lambda product, layer: layer @ product, initial=first)
+    after = accumulate(layers[:0:-1], matmul, initial=last)
+    return list(after)[::-1], list(before)
 
 
 def sharpness_law(weights: Sequence[ArrayLike], sigma_xx: ArrayLike) -> Array:
@@ -249,53 +201,32 @@ def sharpness_law(weights: Sequence[ArrayLike], sigma_xx: ArrayLike) -> Array:
     return np.asarray(np.linalg.eigvalsh(_kernel(weights, sigma_xx))[..., -1])
 
 
-def trace(weights: Sequence[ArrayLike], sigma_xx: ArrayLike) -> Array:
-    """tr H = Σ_i ‖A_i‖_F² tr(B_iΣB_iᵀ) for a linear network, at every point and for any targets;
-    for two layers tr(Σ) ‖W₂‖_F² + K tr(W₁ΣW₁ᵀ). Stacks as in `sharpness_law`.
-
-    >>> trace([[[3.0], [0.0]], [[0.0, 2.0]]], [[2.0]]).item()
-    26.0
-    """
-    data = np.asarray(sigma_xx, dtype=float)
-    pairs = zip(*knocked_out(weights), strict=True)
-    terms = [np.sum(a**2, axis=(-2, -1)) * np.sum((b @ data) * b, axis=(-2, -1)) for a, b in pairs]
-    return np.sum(terms, axis=0)
-
-
 def _kernel(weights: Sequence[ArrayLike], sigma_xx: ArrayLike) -> Array:
     """A symmetric matrix with the largest eigenvalue of the Gauss–Newton kernel (…, n, n)."""
-    root = _root(np.asarray(sigma_xx, dtype=float))
+    values, vectors = np.linalg.eigh(np.asarray(sigma_xx, dtype=float))
+    root = (vectors * np.sqrt(np.maximum(values, 0.0))) @ vectors.T
     after, before = knocked_out(weights)
     total = np.zeros(1)
     for a, b in zip(after, before, strict=True):
-        seen = b @ root
-        left, right = a @ a.swapaxes(-1, -2), seen.swapaxes(-1, -2) @ seen
+        left, right = a @ a.mT, (b @ root).mT @ (b @ root)
         if len(after) == 2:  # one term is a multiple of the identity on the left: the top suffices
             left = np.asarray(np.linalg.eigvalsh(left)[..., -1:, None])
         product = left[..., :, None, :, None] * right[..., None, :, None, :]
         size = left.shape[-1] * right.shape[-1]
-        total = total + product.reshape(*left.shape[:-2], size, size)
+        total = total + product.reshape(*product.shape[:-4], size, size)
     return total
 
 
-def _triple(nu2: float, w2: float, s: float) -> Spectrum:
-    """The roots of λ³ − (ν² + ω)λ² − s²λ + s²ω, ω = ‖w‖²."""
-    cross = np.sqrt(max(nu2, 0.0) * w2)
-    return Spectrum.from_matrix([[nu2, cross, s], [cross, w2, 0.0], [s, 0.0, 0.0]], "triple")
+def _sides(sigma: Iterable[float], copies: int, zeros: int) -> Spectrum:
+    """Each σ and −σ so many times, labelled "bulk", and zeros, labelled "zero"."""
+    sides = ((sign * value, copies, "bulk") for value in sigma for sign in (1, -1))
+    return Spectrum.of(*sides, (0.0, zeros, "zero"))
 
 
 def _rest(v: Array, s: float) -> Spectrum:
     """±s each m − min(m, D) times and 0 (m − 1)(D − 1) times."""
     width, inputs = v.shape
-    spare = max(width - inputs, 0)
-    zeros = (width - 1) * (inputs - 1)
-    return Spectrum.of((s, spare, "bulk"), (-s, spare, "bulk"), (0.0, zeros, "zero"))
-
-
-def _root(sigma_xx: Array) -> Array:
-    """Σ^{1/2}, symmetric, for a positive semidefinite Σ."""
-    values, vectors = np.linalg.eigh(sigma_xx)
-    return (vectors * np.sqrt(np.maximum(values, 0.0))) @ vectors.T
+    return _sides([s], max(width - inputs, 0), (width - 1) * (inputs - 1))
 
 
 def _two_layers(chain: LinearChain) -> tuple[Array, Array]:
@@ -306,26 +237,14 @@ def _two_layers(chain: LinearChain) -> tuple[Array, Array]:
 
 def _one_output(chain: LinearChain) -> tuple[Array, Array, float, Array]:
     """V (m, D), w (m,), s = ‖g‖ and an orthogonal matrix with first column g/s, g the gradient with
-    respect to wᵀV; if g = 0, along Vᵀw instead.
+    respect to wᵀV; if g = 0, an eigenvector of VᵀV instead.
     """
     v, w = _two_layers(chain)
     if len(w) != 1:
         raise ValueError(f"chain must have 1 output, got {len(w)}")
     g = chain.residual[0]
     s = float(np.linalg.norm(g))
-    start = g / s if s > 0 else _first_axis(v, w[0])
+    start = g / s if s > 0 else np.linalg.svd(v)[2][0]
     axes = np.linalg.svd(start[None])[2].T
     axes[:, 0] = start
     return v, w[0], s, axes
-
-
-def _first_axis(v: Array, w: Array) -> Array:
-    h = v.T @ w
-    size = np.linalg.norm(h)
-    return h / size if size > 0 else np.linalg.eigh(v.T @ v)[1][:, 0]
-
-
-def _refuse(excess: float, rule: str) -> None:
-    """Refuse a network that violates an assumption by more than rounding."""
-    if excess > 1e-10:
-        raise ValueError(f"{rule}, violated by {excess:.3g}")

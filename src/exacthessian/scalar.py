@@ -1,4 +1,4 @@
-"""Two-layer networks with one number in and one number out, and the direct sums of them.
+"""Two-layer networks with one number in and one number out.
 
 The linear network f(x) = ⟨w, v⟩x is trained on 1/(2n) Σ_i (f(x_i) − y_i)². With s² = E x²,
 c = ⟨w, v⟩ and the covariance d = E xδ = c s² − E xy of input and residual δ = f(x) − y, its Hessian
@@ -13,18 +13,18 @@ p = (w + v)/√2 and r = (w − v)/√2, and makes the second term diagonal:
 
 So ±d are eigenvalues on the complements of p and r, and the two outliers live in the plane of
 (p̂; 0) and (0; r̂), where H is the 2 × 2 matrix with trace s²(‖w‖² + ‖v‖²), half difference
-d + s²c of its diagonal entries and off-diagonal entry s²‖p‖‖r‖. Every other network here is built
-from this one. If p = 0 any unit vector can be p̂, and likewise r̂: no case needs its own formula.
+d + s²c of its diagonal entries and off-diagonal entry s²‖p‖‖r‖. A ReLU network is two of these. If
+p = 0 any unit vector can be p̂, and likewise r̂: no case needs its own formula.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Self
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from exacthessian.chain import LinearChain
-from exacthessian.inputs import Array, nonnegative_number, real_array
+from exacthessian.inputs import Array, real_array
 from exacthessian.spectrum import Spectrum
 
 
@@ -45,7 +45,7 @@ class TwoLayer(LinearChain):
     def __init__(
         self, w: ArrayLike, v: ArrayLike, s2: float, yx: float, half_y2: float = 0.0
     ) -> None:
-        outer, inner = _pair(w, v)
+        outer, inner = _two("w", w, "v", v)
         if s2 == 0 and yx != 0:
             raise ValueError(f"yx must be 0 when s2 is 0, because then all inputs are 0, got {yx}")
         super().__init__((inner[:, None], outer[None]), np.array([[s2]]), np.array([[yx]]), half_y2)
@@ -57,7 +57,7 @@ class TwoLayer(LinearChain):
         >>> TwoLayer.from_samples([1], [1], x=[1, 3], y=[2, 2]).s2
         5.0
         """
-        inputs, targets = _samples(x, y)
+        inputs, targets = _two("x", x, "y", y)
         square, cross = np.mean(inputs**2), np.mean(inputs * targets)
         return cls(w, v, float(square), float(cross), float(np.mean(targets**2)) / 2)
 
@@ -125,9 +125,7 @@ class TwoLayer(LinearChain):
         >>> TwoLayer([1, 2], [1, 2], s2=1, yx=0.5).outliers()
         array([14.5, -4.5])
         """
-        p, r = _halves(self.w, self.v)
-        across = self.s2 * float(np.linalg.norm(p) * np.linalg.norm(r))
-        top = self.trace / 2 + float(np.hypot(self.d + self.s2 * self.c, across))
+        top = self.trace / 2 + float(np.hypot(*self._point()))
         product = -self.d * (self.d + 2 * self.s2 * self.c)
         second = product / top if top else 0.0
         return np.array([top, second + 0.0])  # no negative zero
@@ -138,13 +136,9 @@ class TwoLayer(LinearChain):
         >>> TwoLayer([1, 2, 2], [0, 0, 1], s2=1, yx=1).spectrum().labels
         ('outlier', 'bulk', 'outlier', 'bulk')
         """
-        top, second = self.outliers()
-        return Spectrum.of(
-            (top, 1, "outlier"),
-            (self.d, self.width - 1, "bulk"),
-            (-self.d, self.width - 1, "bulk"),
-            (second, 1, "outlier"),
-        )
+        outliers = ((value, 1, "outlier") for value in self.outliers())
+        bulk = ((sign * self.d, self.width - 1, "bulk") for sign in (1, -1))
+        return Spectrum.of(*outliers, *bulk)
 
     def outlier_vectors(self) -> Array:
         """Orthonormal eigenvectors of λ_1 and λ_2, the columns of a (2m, 2) array.
@@ -157,49 +151,16 @@ class TwoLayer(LinearChain):
         >>> bool(np.allclose(network.hessian() @ vectors, vectors * network.outliers()))
         True
         """
-        p, r = _halves(self.w, self.v)
-        across = self.s2 * np.linalg.norm(p) * np.linalg.norm(r)
-        phi = np.arctan2(across, self.d + self.s2 * self.c) / 2
-        p_hat, r_hat = _unit(p), _unit(r)
-        plane = np.array([np.concatenate([p_hat, p_hat]), np.concatenate([r_hat, -r_hat])]).T
+        p, r = _unit(self.w + self.v), _unit(self.w - self.v)
+        along, across = self._point()
+        phi = np.arctan2(across, along) / 2
         turn = np.array([[np.cos(phi), -np.sin(phi)], [np.sin(phi), np.cos(phi)]])
-        return plane @ turn / np.sqrt(2)
+        return np.block([[p, p], [r, -r]]).T @ turn / np.sqrt(2)
 
-    def bulk_vectors(self, sign: int) -> Array:
-        """Orthonormal eigenvectors of sign·d, the columns of a (2m, m − 1) array: (z; z)/√2 with
-        z ⟂ w + v for sign +1, and (z; −z)/√2 with z ⟂ w − v for sign −1.
-
-        >>> TwoLayer([1, 1], [0, 2], s2=1, yx=0).bulk_vectors(1).shape
-        (4, 1)
-        """
-        across = _complement(_unit(_halves(self.w, self.v)[0 if sign == 1 else 1]))
-        return np.concatenate([across, sign * across]) / np.sqrt(2)
-
-    def eigenvectors(self) -> tuple[Array, Array]:
-        """All eigenvalues (2m,), descending, and an orthonormal basis of eigenvectors (2m, 2m).
-
-        >>> network = TwoLayer([1, 2], [0, 1], s2=1, yx=1)
-        >>> values, vectors = network.eigenvectors()
-        >>> bool(np.allclose(vectors * values @ vectors.T, network.hessian()))
-        True
-        """
-        bulk = np.full(self.width - 1, self.d)
-        values = np.concatenate([self.outliers(), bulk, -bulk])
-        vectors = np.hstack([self.outlier_vectors(), self.bulk_vectors(1), self.bulk_vectors(-1)])
-        order = np.argsort(-values, kind="stable")
-        return values[order], vectors[:, order]
-
-
-@dataclass(frozen=True, eq=False)
-class Cell:
-    """The neurons of a ReLU network that fire for inputs of one sign, and the linear network that
-    they are there: `neurons` (q,) are their places, `share` is the share n_±/n of the samples, and
-    `network` has the cell's weights and the moments E[x²; cell] and E[xy; cell], divided by all n.
-    """
-
-    neurons: np.ndarray[tuple[int], np.dtype[np.intp]]
-    share: float
-    network: TwoLayer
+    def _point(self) -> tuple[float, float]:
+        """(d + s²c, s²‖p‖‖r‖): the outlier block is ½ tr H plus the reflection along this point."""
+        halves = np.linalg.norm(self.w + self.v) * np.linalg.norm(self.w - self.v) / 2
+        return self.d + self.s2 * self.c, self.s2 * float(halves)
 
 
 @dataclass(frozen=True, eq=False)
@@ -220,42 +181,34 @@ class ReluNetwork:
     y: Array
 
     def __post_init__(self) -> None:
-        w, v = _pair(self.w, self.v)
-        x, y = _samples(self.x, self.y)
+        w, v, x, y = *_two("w", self.w, "v", self.v), *_two("x", self.x, "y", self.y)
         for name, array in (("w", w), ("v", v), ("x", x), ("y", y)):
             object.__setattr__(self, name, array)
 
     @property
-    def width(self) -> int:
-        """The number m of hidden neurons."""
-        return len(self.w)
+    def places(self) -> dict[str, NDArray[np.intp]]:
+        """Where the parameters (v; w) of each cell that owns a neuron sit among those of the
+        network, by name, "plus" before "minus".
 
-    @property
-    def silent(self) -> int:
-        """The number of neurons with v_j = 0.
-
-        >>> ReluNetwork([1, 1], [0, -1], x=[1], y=[1]).silent
-        1
+        >>> ReluNetwork([1, 2, 3], [4, -5, 6], x=[1], y=[0]).places["plus"]
+        array([0, 2, 3, 5])
         """
-        return int(np.sum(self.v == 0))
+        neurons = {"plus": np.flatnonzero(self.v > 0), "minus": np.flatnonzero(self.v < 0)}
+        return {n: np.concatenate([j, j + len(self.v)]) for n, j in neurons.items() if j.size}
 
     @property
-    def cells(self) -> dict[str, Cell]:
-        """The cells that own at least one neuron, by name, "plus" before "minus".
+    def cells(self) -> dict[str, TwoLayer]:
+        """The linear network that each of these cells is, with the moments E[x²; cell] and
+        E[xy; cell], sums over the samples of its sign divided by all n.
 
-        >>> network = ReluNetwork([1, 2, 3], [4, -5, 6], x=[1, -1, 2, 3], y=[0, 0, 0, 0])
-        >>> network.cells["plus"].neurons, network.cells["minus"].share
-        (array([0, 2]), 0.25)
+        >>> ReluNetwork([1, 2, 3], [4, -5, 6], x=[1, -1, 2, 3], y=[1, 1, 1, 1]).cells["minus"].yx
+        -0.25
         """
         found = {}
-        for name, fires, mine in (
-            ("plus", self.v > 0, self.x > 0),
-            ("minus", self.v < 0, self.x <= 0),
-        ):
-            if fires.any():
-                x, y = np.where(mine, self.x, 0.0), np.where(mine, self.y, 0.0)
-                network = TwoLayer.from_samples(self.w[fires], self.v[fires], x, y)
-                found[name] = Cell(np.flatnonzero(fires), float(mine.mean()), network)
+        for name, places in self.places.items():
+            v, w = np.split(np.concatenate([self.v, self.w])[places], 2)
+            mine = self.x > 0 if name == "plus" else self.x <= 0
+            found[name] = TwoLayer.from_samples(w, v, self.x * mine, self.y * mine)
         return found
 
     def outputs(self) -> Array:
@@ -266,206 +219,28 @@ class ReluNetwork:
         """
         return self.w @ np.maximum(np.outer(self.v, self.x), 0.0)
 
-    def loss(self) -> float:
-        """1/(2n) Σ_i (f(x_i) − y_i)².
-
-        >>> ReluNetwork([1, 2], [3, -1], x=[1, -1], y=[1, 2]).loss()
-        1.0
-        """
-        return float(np.mean((self.outputs() - self.y) ** 2)) / 2
-
     def gradient(self) -> Array:
         """∇ℓ in the order (v; w), shape (2m,).
 
         >>> ReluNetwork([1, 2], [3, -1], x=[1, -1], y=[1, 4]).gradient()
         array([ 1.,  2.,  3., -1.])
         """
-        gradient = np.zeros(2 * self.width)
-        for cell in self.cells.values():
-            gradient[self._places(cell)] = cell.network.gradient()
+        gradient = np.zeros(2 * len(self.v))
+        for name, cell in self.cells.items():
+            gradient[self.places[name]] = cell.gradient()
         return gradient
 
-    def step(self, eta: float) -> Self:
-        """The network after one step θ − η∇ℓ of gradient descent.
-
-        >>> ReluNetwork([1, 2], [3, -1], x=[1, -1], y=[1, 4]).step(0.1).w
-        array([0.7, 2.1])
-        """
-        v, w = np.split(nonnegative_number("eta", eta) * self.gradient(), 2)
-        return replace(self, v=self.v - v, w=self.w - w)
-
-    def hessian(self) -> Array:
-        """The dense Hessian (2m, 2m) in the order (v; w): one block for each cell.
-
-        >>> ReluNetwork([1, 1], [2, -1], x=[1, -1], y=[1, 1]).hessian()
-        array([[ 0.5,  0. ,  1.5,  0. ],
-               [ 0. ,  0.5,  0. , -0.5],
-               [ 1.5,  0. ,  2. ,  0. ],
-               [ 0. , -0.5,  0. ,  0.5]])
-        """
-        matrix = np.zeros((2 * self.width, 2 * self.width))
-        for cell in self.cells.values():
-            places = self._places(cell)
-            matrix[np.ix_(places, places)] = cell.network.hessian()
-        return matrix
-
     def spectrum(self) -> Spectrum:
-        """All 2m eigenvalues, labelled "outlier", "bulk" and, for silent neurons and cells without
-        data, "zero".
+        """All 2m eigenvalues, labelled by their origin, "plus", "minus" or "silent".
 
-        >>> ReluNetwork([1, 1, 1], [2, 0, -1], x=[1, 1], y=[1, 1]).spectrum()
-        Spectrum(5.8541 × 1, 0 × 4, -0.854102 × 1)
+        >>> ReluNetwork([1, 1, 1], [2, 0, -1], x=[1, 1], y=[1, 1]).spectrum().labels
+        ('plus', 'silent', 'minus', 'minus', 'plus')
         """
-        parts = [Spectrum.of((0.0, 2 * self.silent, "zero"))]
-        for cell in self.cells.values():
-            alive = cell.network.spectrum()
-            dead = Spectrum.of((0.0, 2 * len(cell.neurons), "zero"))
-            parts.append(alive if cell.network.s2 else dead)
-        return Spectrum.merge(parts)
-
-    def by_cell(self) -> Spectrum:
-        """The same eigenvalues labelled by their origin, "plus", "minus" or "silent".
-
-        >>> ReluNetwork([1, 1], [2, -1], x=[1, -1], y=[1, 1]).by_cell().labels
-        ('plus', 'minus', 'minus', 'plus')
-        """
-        parts = [Spectrum.of((0.0, 2 * self.silent, "silent"))]
+        silent = int(np.sum(self.v == 0))
+        parts = [Spectrum.of((0.0, 2 * silent, "silent"))]
         for name, cell in self.cells.items():
-            own = cell.network.spectrum()
-            parts.append(Spectrum(own.values, own.multiplicities, (name,) * len(own)))
+            parts.append(Spectrum.from_values(cell.spectrum().expand(), name))
         return Spectrum.merge(parts)
-
-    def eigenvectors(self) -> tuple[Array, Array]:
-        """All eigenvalues (2m,), descending, and an orthonormal basis of eigenvectors (2m, 2m),
-        each of which lives in one cell or on one silent neuron.
-
-        >>> network = ReluNetwork([1, 1, 1], [2, 0, -1], x=[1, -1], y=[1, 1])
-        >>> values, vectors = network.eigenvectors()
-        >>> bool(np.allclose(vectors * values @ vectors.T, network.hessian()))
-        True
-        """
-        silent = np.flatnonzero(self.v == 0)
-        places = np.concatenate([silent, silent + self.width])
-        all_values, all_vectors = [np.zeros(len(places))], [np.eye(2 * self.width)[:, places]]
-        for cell in self.cells.values():
-            values, vectors = cell.network.eigenvectors()
-            lifted = np.zeros((2 * self.width, len(values)))
-            lifted[self._places(cell)] = vectors
-            all_values.append(values)
-            all_vectors.append(lifted)
-        joined = np.concatenate(all_values)
-        order = np.argsort(-joined, kind="stable")
-        return joined[order], np.hstack(all_vectors)[:, order]
-
-    def _places(self, cell: Cell) -> np.ndarray[tuple[int], np.dtype[np.intp]]:
-        """Where the parameters (v; w) of a cell sit among those of the network."""
-        return np.concatenate([cell.neurons, cell.neurons + self.width])
-
-
-@dataclass(frozen=True, eq=False)
-class SeparateInputs:
-    """The network x ↦ Σ_e ⟨w_e, v_e⟩ x_e, which has its own hidden neurons for each of D inputs;
-    for m = 1 the diagonal linear network. `w`, `v` are (D, m), `sigma` is E xxᵀ (D, D), `yx` is
-    E yx (D,). Parameters are ordered input by input, (v_1; w_1; v_2; w_2; …).
-
-    >>> SeparateInputs([[1, 2], [1, 0]], [[1, 2], [1, 1]], np.eye(2), [0.5, 1]).spectrum()
-    Spectrum(14.5 × 1, 4.5 × 1, 3 × 1, 0 × 3, -4.5 × 2)
-    """
-
-    w: Array
-    v: Array
-    sigma: Array
-    yx: Array
-
-    def __post_init__(self) -> None:
-        w, v = real_array("w", self.w, ndim=2), real_array("v", self.v, ndim=2)
-        if not w.size:
-            raise ValueError(f"w must hold at least one number, got shape {w.shape}")
-        if w.shape != v.shape:
-            raise ValueError(
-                f"v must be {w.shape[0]}×{w.shape[1]} to match w, got {v.shape[0]}×{v.shape[1]}"
-            )
-        # The product network Σ_e c_e x_e checks the moments.
-        line = LinearChain((np.ones((1, len(w))),), self.sigma, np.asarray(self.yx)[None])
-        for name, array in (("w", w), ("v", v), ("sigma", line.sigma_xx)):
-            object.__setattr__(self, name, array)
-        object.__setattr__(self, "yx", line.sigma_yx[0])
-
-    @property
-    def c(self) -> Array:
-        """⟨w_e, v_e⟩ for each input, shape (D,)."""
-        return np.sum(self.w * self.v, axis=1)
-
-    @property
-    def d(self) -> Array:
-        """E x_eδ = (Σc)_e − E yx_e with c_e = ⟨w_e, v_e⟩, shape (D,).
-
-        >>> SeparateInputs([[1], [2]], [[1], [1]], [[2, 1], [1, 2]], [0, 1]).d
-        array([4., 4.])
-        """
-        return self.sigma @ self.c - self.yx
-
-    def loss(self) -> float:
-        """½ cᵀΣc − ⟨c, E yx⟩, the loss up to ½E y².
-
-        >>> SeparateInputs([[1], [2]], [[1], [1]], np.eye(2), [0, 1]).loss()
-        0.5
-        """
-        return float(self.c @ self.sigma @ self.c / 2 - self.c @ self.yx)
-
-    def gradient(self) -> Array:
-        """d_e (w_e; v_e), input by input, shape (2mD,).
-
-        >>> SeparateInputs([[1], [2]], [[1], [1]], np.eye(2), [0, 1]).gradient()
-        array([1., 1., 2., 1.])
-        """
-        return (self.d[:, None] * np.hstack([self.w, self.v])).ravel()
-
-    def step(self, eta: float) -> Self:
-        """The network after one step θ − η∇ℓ of gradient descent.
-
-        >>> SeparateInputs([[1], [2]], [[1], [1]], np.eye(2), [0, 1]).step(0.5).w.ravel()
-        array([0.5, 1.5])
-        """
-        pace = nonnegative_number("eta", eta) * self.d[:, None]
-        return replace(self, w=self.w - pace * self.v, v=self.v - pace * self.w)
-
-    def hessian(self) -> Array:
-        """The dense Hessian (2mD, 2mD): JΣJᵀ plus d_e [[0, I], [I, 0]] for each input.
-
-        >>> SeparateInputs([[3]], [[5]], [[1]], [7]).hessian()
-        array([[ 9., 23.],
-               [23., 25.]])
-        """
-        inputs, m = self.w.shape
-        jacobian = np.zeros((2 * m * inputs, inputs))
-        for e in range(inputs):
-            jacobian[2 * m * e : 2 * m * (e + 1), e] = np.concatenate([self.w[e], self.v[e]])
-        swap = np.kron([[0.0, 1.0], [1.0, 0.0]], np.eye(m))
-        matrix = jacobian @ self.sigma @ jacobian.T + np.kron(np.diag(self.d), swap)
-        return (matrix + matrix.T) / 2
-
-    def spectrum(self) -> Spectrum:
-        """All 2mD eigenvalues: ±d_e, m − 1 times each, and 2D outliers, the eigenvalues of
-        diag(d_e, −d_e) + (Σ_ef (‖p_e‖; ‖r_e‖)(‖p_f‖; ‖r_f‖)ᵀ)_ef. For uncorrelated inputs that
-        matrix falls into 2 × 2 blocks, one pair for each input.
-
-        >>> SeparateInputs([[1], [2]], [[1], [1]], [[2, 1], [1, 2]], [4, 5]).spectrum()
-        Spectrum(11.3589 × 1, 2.6411 × 1, 0 × 2)
-        """
-        repeats = self.w.shape[1] - 1
-        norms = np.linalg.norm(_halves(self.w, self.v), axis=2).T
-        plane = np.kron(self.sigma, np.ones((2, 2))) * np.outer(norms.ravel(), norms.ravel())
-        plane += np.diag(np.kron(self.d, [1.0, -1.0]))
-        return Spectrum.of(
-            *((value, 1, "outlier") for value in np.linalg.eigvalsh(plane)),
-            *((sign * value, repeats, "bulk") for value in self.d for sign in (1, -1)),
-        )
-
-
-def _halves(w: Array, v: Array) -> tuple[Array, Array]:
-    """p = (w + v)/√2 and r = (w − v)/√2."""
-    return (w + v) / np.sqrt(2), (w - v) / np.sqrt(2)
 
 
 def _unit(vector: Array) -> Array:
@@ -476,27 +251,11 @@ def _unit(vector: Array) -> Array:
     return scaled / float(np.linalg.norm(scaled))
 
 
-def _complement(unit: Array) -> Array:
-    """An orthonormal basis (m, m − 1) of what is orthogonal to a unit vector (m,): all columns but
-    the first of the reflection that takes the first axis to ±unit."""
-    mirror = unit.copy()
-    mirror[0] += np.copysign(1.0, unit[0])
-    return (np.eye(len(unit)) - 2 * np.outer(mirror, mirror) / (mirror @ mirror))[:, 1:]
-
-
-def _pair(w: ArrayLike, v: ArrayLike) -> tuple[Array, Array]:
-    outer, inner = real_array("w", w, ndim=1), real_array("v", v, ndim=1)
-    if not len(outer) or len(inner) != len(outer):
+def _two(name: str, one: ArrayLike, other_name: str, other: ArrayLike) -> tuple[Array, Array]:
+    first, second = real_array(name, one, ndim=1), real_array(other_name, other, ndim=1)
+    if not len(first) or len(second) != len(first):
         raise ValueError(
-            f"w and v must have one length, at least 1, got {len(outer)} and {len(inner)}"
+            f"{name} and {other_name} must have one length, at least 1, "
+            f"got {len(first)} and {len(second)}"
         )
-    return outer, inner
-
-
-def _samples(x: ArrayLike, y: ArrayLike) -> tuple[Array, Array]:
-    inputs, targets = real_array("x", x, ndim=1), real_array("y", y, ndim=1)
-    if not len(inputs) or len(targets) != len(inputs):
-        raise ValueError(
-            f"x and y must have one length, at least 1, got {len(inputs)} and {len(targets)}"
-        )
-    return inputs, targets
+    return first, second

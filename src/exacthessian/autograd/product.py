@@ -1,7 +1,4 @@
-"""Torch losses that see their first two layers through the product W₂W₁, and ReLU networks.
-
-Each function takes data and returns a loss of a list of weight tensors in order of application.
-"""
+"""ReLU networks in torch, and the gradient of a loss with respect to the product W₂W₁."""
 
 from collections.abc import Sequence
 
@@ -11,27 +8,6 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 from exacthessian.autograd.oracle import Function, tensors
-
-
-def cross_entropy_loss(X: ArrayLike, labels: ArrayLike) -> Function:
-    """The mean cross-entropy of the logits W₂W₁x + b against class `labels` (N,), and a smooth
-    penalty on W₂W₁ and b that is not quadratic either; weights [W₁ (m, D), W₂ (K, m), b (K,)].
-
-    >>> loss = cross_entropy_loss([[0.0]], [1])
-    >>> weights = [torch.zeros(s, dtype=torch.float64) for s in ((1, 1), (2, 1), (2,))]
-    >>> round(loss(weights).item(), 6)
-    0.693147
-    """
-    (x,) = tensors([X])
-    wanted = torch.as_tensor(labels, dtype=torch.int64)
-
-    def loss(weights: list[Tensor]) -> Tensor:
-        product = weights[1] @ weights[0]
-        logits = (product @ x).T + weights[2]
-        penalty = (product.sum() * weights[2].sum()).sin() + (product**4).sum() / 10
-        return torch.nn.functional.cross_entropy(logits, wanted) + penalty
-
-    return loss
 
 
 def relu_network_loss(X: ArrayLike, Y: ArrayLike) -> Function:

@@ -1,4 +1,4 @@
-"""Torch losses of the small networks of `exacthessian.scalar`, from their samples and moments.
+"""The torch loss of the ReLU network of `exacthessian.scalar`, from its samples.
 
 The linear network is a `LinearChain` and has that loss. Several networks that share no parameter
 are a list: its loss is the sum of theirs.
@@ -11,7 +11,7 @@ from torch import Tensor
 
 from exacthessian.autograd.models import loss_of
 from exacthessian.autograd.oracle import Function, tensors
-from exacthessian.scalar import ReluNetwork, SeparateInputs
+from exacthessian.scalar import ReluNetwork
 
 
 @loss_of.register
@@ -23,18 +23,6 @@ def _(model: ReluNetwork) -> tuple[Function, list[Tensor]]:
         return ((w @ torch.relu(torch.outer(v, x)) - y) ** 2).mean() / 2
 
     return loss, tensors([model.v, model.w])
-
-
-@loss_of.register
-def _(model: SeparateInputs) -> tuple[Function, list[Tensor]]:
-    sigma, yx = tensors([model.sigma, model.yx])
-
-    def loss(weights: list[Tensor]) -> Tensor:
-        slopes = torch.stack([w @ v for v, w in zip(weights[::2], weights[1::2], strict=True)])
-        return slopes @ sigma @ slopes / 2 - slopes @ yx
-
-    pairs = zip(model.v, model.w, strict=True)
-    return loss, tensors([weight for pair in pairs for weight in pair])
 
 
 @loss_of.register

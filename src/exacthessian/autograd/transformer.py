@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import torch
@@ -29,18 +30,11 @@ from exacthessian.inputs import whole_number
 
 ALPHABET = " ,.abcdefghijklmnopqrstuvwxyz"
 MIXERS = ("softmax", "mlp", "fixed")
+PRIMER = files("exacthessian").joinpath("data", "primer.txt").read_text(encoding="utf-8")
+"""Plain English about curvature, written for the book."""
 
 
-def primer() -> str:
-    """The text that comes with the package: plain English about curvature, written for the book.
-
-    >>> primer()[:29]
-    'A vector is a list of numbers'
-    """
-    return files("exacthessian").joinpath("data", "primer.txt").read_text(encoding="utf-8")
-
-
-def encode(text: str) -> NDArray[np.int64]:
+def encode(text: str = PRIMER) -> NDArray[np.int64]:
     """A text as the numbers 0..28 of its lower-case letters, commas, full stops and spaces, (n,).
 
     Whatever else there is, and any run of spaces, becomes one space.
@@ -50,27 +44,6 @@ def encode(text: str) -> NDArray[np.int64]:
     """
     plain = "".join(letter if letter in ALPHABET else " " for letter in text.lower())
     return np.array([ALPHABET.index(letter) for letter in " ".join(plain.split())], dtype=np.int64)
-
-
-def windows(
-    codes: NDArray[np.int64], context: int, count: int, rng: np.random.Generator
-) -> tuple[Tensor, Tensor]:
-    """`count` random windows of a text (n,), and the same windows one place later, to be predicted.
-
-    Both are int64 tensors of shape (count, context).
-
-    >>> inputs, targets = windows(encode("abcd"), context=3, count=1, rng=np.random.default_rng(0))
-    >>> inputs, targets
-    (tensor([[3, 4, 5]]), tensor([[4, 5, 6]]))
-    """
-    if len(codes) <= context:
-        raise ValueError(
-            f"codes must hold at least {context + 1} characters, one more than the context, "
-            f"got {len(codes)}"
-        )
-    first = rng.integers(0, len(codes) - context, size=count)
-    taken = torch.from_numpy(codes[first[:, None] + np.arange(context + 1)])
-    return taken[:, :-1], taken[:, 1:]
 
 
 @dataclass(frozen=True)
@@ -136,6 +109,20 @@ class Transformer:
             for scale, shape in zip(scales, self.shapes, strict=True)
         ]
 
+    def windows(
+        self, codes: NDArray[np.int64], count: int, rng: np.random.Generator
+    ) -> tuple[Tensor, Tensor]:
+        """`count` random windows of a text (n,), n > context, and the same windows one place later,
+        to be predicted: two int64 tensors (count, context).
+
+        >>> net, rng = Transformer("mlp", context=3), np.random.default_rng(0)
+        >>> net.windows(encode("abcd"), 1, rng)
+        (tensor([[3, 4, 5]]), tensor([[4, 5, 6]]))
+        """
+        first = rng.integers(0, len(codes) - self.context, size=count)
+        taken = torch.from_numpy(codes[first[:, None] + np.arange(self.context + 1)])
+        return taken[:, :-1], taken[:, 1:]
+
     def logits(
         self,
         weights: Sequence[Tensor],
@@ -147,9 +134,9 @@ class Transformer:
         """The prediction for each next character, (count, context, 29), of inputs (count, context).
 
         `sink` is added to the score of the first token in the first head of every block, and its
-        value there is multiplied by `massive`. `anchors`
-        are the scores of some weights, one tensor per block: softmax is then replaced by its
-        tangent there, which agrees with it at the anchors to first order and has no curvature.
+        value there is multiplied by `massive`. `anchors` are the scores of some weights, one tensor
+        per block: softmax is then replaced by its tangent there, which agrees with it at the
+        anchors to first order and has no curvature.
 
         >>> net = Transformer("fixed", context=3)
         >>> net.logits(net.start(np.random.default_rng(0)), torch.tensor([[3, 4, 5]])).shape
@@ -172,7 +159,7 @@ class Transformer:
         return self._forward(weights, inputs, sink, massive, None)[1]
 
     def attention_on_first(
-        self, weights: Sequence[Tensor], inputs: Tensor, sink: float = 0.0
+        self, weights: Sequence[Tensor], inputs: Tensor, sink: float = 0.0, massive: float = 1.0
     ) -> float:
         """The attention weight of the first token in the first head, averaged over everything else.
 
@@ -181,8 +168,83 @@ class Transformer:
         >>> round(net.attention_on_first(weights, inputs, sink=100.0), 6)
         1.0
         """
-        tables = [_attention(table, None) for table in self.scores(weights, inputs, sink)]
+        tables = [_attention(table) for table in self.scores(weights, inputs, sink, massive)]
         return float(torch.stack(tables)[:, :, 0, :, 0].mean())
+
+    def loss(
+        self, weights: Sequence[Tensor], inputs: Tensor, targets: Tensor, **edits: Any
+    ) -> Tensor:
+        """−log of the probability given to the right character, averaged over all tokens; `edits`
+        as in `logits`.
+
+        >>> net = Transformer("mlp", context=1)
+        >>> still = [torch.zeros(shape) for shape in net.shapes]
+        >>> round(net.loss(still, torch.tensor([[0]]), torch.tensor([[1]])).exp().item(), 4)
+        29.0
+        """
+        return _cross_entropy(self.logits(weights, inputs, **edits), targets)
+
+    def train(
+        self,
+        weights: Sequence[Tensor],
+        codes: NDArray[np.int64],
+        checkpoints: Sequence[int],
+        rng: np.random.Generator,
+        batch: int = 16,
+        rate: float = 3e-3,
+    ) -> list[list[Tensor]]:
+        """The weights after each number of steps in `checkpoints`, which ascend. A step is Adam's,
+        at learning rate `rate`, on the loss of `batch` random windows of the text.
+
+        >>> net, rng = Transformer("mlp", width=4, blocks=1, context=4), np.random.default_rng(0)
+        >>> kept = net.train(net.start(rng), encode(), [0, 60], rng)
+        >>> before, after = (net.loss(w, *net.windows(encode(), 8, rng)) for w in kept)
+        >>> bool(after < before)
+        True
+        """
+        moving = [weight.detach().clone().requires_grad_() for weight in weights]
+        adam = torch.optim.Adam(moving, lr=rate)
+        kept = []
+        for early, late in pairwise([0, *checkpoints]):
+            for _ in range(late - early):
+                adam.zero_grad()
+                torch.autograd.backward(self.loss(moving, *self.windows(codes, batch, rng)))
+                adam.step()
+            kept.append([weight.detach().clone() for weight in moving])
+        return kept
+
+    def curvature(
+        self,
+        weights: Sequence[Tensor],
+        inputs: Tensor,
+        targets: Tensor,
+        sink: float = 0.0,
+        massive: float = 1.0,
+        tangent: bool = False,
+    ) -> tuple[LinearOperator, LinearOperator]:
+        """The Hessian and the Gauss–Newton matrix of the loss at these weights, as operators.
+
+        With `tangent` softmax is replaced by its tangent at these weights: every first derivative
+        stays, so the Gauss–Newton matrix does, and the Hessian loses exactly the terms that contain
+        the second derivative of softmax.
+
+        >>> net, rng = Transformer("mlp", width=4, blocks=1, context=4), np.random.default_rng(0)
+        >>> hessian, newton = net.curvature(net.start(rng), *net.windows(encode(), 2, rng))
+        >>> hessian.shape == newton.shape == (net.size, net.size)
+        True
+        """
+        anchors = self.scores(weights, inputs, sink, massive) if tangent else None
+
+        def model(moved: list[Tensor]) -> Tensor:
+            return self.logits(moved, inputs, sink, massive, anchors)
+
+        def loss(logits: Tensor) -> Tensor:
+            return _cross_entropy(logits, targets)
+
+        return (
+            hessian_operator(lambda moved: loss(model(moved)), weights),
+            gauss_newton_operator(model, loss, weights),
+        )
 
     def constant_weights(self) -> Tensor:
         """The averages of the fixed mixer, (heads, context, context): in head h = 0, 1, … a token
@@ -195,7 +257,7 @@ class Transformer:
         """
         place = torch.arange(self.context, dtype=torch.float64)
         rate = torch.arange(self.heads, dtype=torch.float64)[:, None, None]
-        return _attention(-rate * (place[:, None] - place), None)
+        return _attention(-rate * (place[:, None] - place))
 
     def _forward(
         self,
@@ -205,21 +267,23 @@ class Transformer:
         massive: float,
         anchors: Sequence[Tensor] | None,
     ) -> tuple[Tensor, list[Tensor]]:
-        """The logits, and the scores met on the way."""
-        self._check(weights, inputs)
+        """The logits, and the scores ⟨q_i, k_j⟩ / √(width of a head) + sink met on the way."""
         token, position, *inner, read = weights
         per_block = len(inner) // self.blocks
         stream = token[inputs] + position
+        first = torch.zeros(self.heads, 1, self.context, dtype=torch.float64)
+        first[0, 0, 0] = 1.0  # the first token, in the first head
         tables: list[Tensor] = []
         for b in range(self.blocks):
             *mixer, up, down = inner[b * per_block : (b + 1) * per_block]
             x = self._normal(stream)
             if self.mixer == "softmax":
-                query, key, value, out = mixer
-                tables.append(self._score(x @ query.T, x @ key.T, sink))
+                q, k, v = (self._by_head(x @ matrix.T) for matrix in mixer[:3])
+                scale: float = (self.width // self.heads) ** -0.5
+                tables.append(scale * (q @ k.mT) + sink * first)
                 a = _attention(tables[b], None if anchors is None else anchors[b])
-                values = self._by_head(x @ value.T) * self._size_of_values(massive)
-                stream = stream + self._joined(a @ values) @ out.T
+                v = v * (1 + (massive - 1) * first.mT)
+                stream = stream + self._joined(a @ v) @ mixer[3].T
             else:
                 hidden = x @ mixer[0].T
                 if self.mixer == "fixed":
@@ -227,20 +291,6 @@ class Transformer:
                 stream = stream + functional.relu(hidden) @ mixer[1].T
             stream = stream + functional.relu(self._normal(stream) @ up.T) @ down.T
         return self._normal(stream) @ read.T, tables
-
-    def _score(self, queries: Tensor, keys: Tensor, sink: float) -> Tensor:
-        """⟨q_i, k_j⟩ / √(width of a head), plus the sink for j = 0 in head 0."""
-        q, k = self._by_head(queries), self._by_head(keys)
-        first = torch.zeros(self.heads, 1, self.context, dtype=torch.float64)
-        first[0, 0, 0] = sink
-        scale: float = (self.width // self.heads) ** -0.5
-        return scale * (q @ k.transpose(-1, -2)) + first
-
-    def _size_of_values(self, massive: float) -> Tensor:
-        """What the value of each token is multiplied by: `massive` for the first one in head 0."""
-        sizes = torch.ones(self.heads, self.context, 1, dtype=torch.float64)
-        sizes[0, 0] = massive
-        return sizes
 
     def _normal(self, stream: Tensor) -> Tensor:
         """The stream of each token, shifted and scaled to mean 0 and variance 1."""
@@ -254,108 +304,12 @@ class Transformer:
         """The inverse of `_by_head`."""
         return x.transpose(-2, -3).flatten(-2)
 
-    def _check(self, weights: Sequence[Tensor], inputs: Tensor) -> None:
-        given = [tuple(weight.shape) for weight in weights]
-        if given != self.shapes:
-            raise ValueError(f"weights must have the shapes {self.shapes}, got {given}")
-        if inputs.ndim != 2 or inputs.shape[1] != self.context:
-            raise ValueError(
-                f"inputs must have shape (count, {self.context}), got {tuple(inputs.shape)}"
-            )
 
-
-def cross_entropy(logits: Tensor, targets: Tensor) -> Tensor:
-    """The loss, −log of the probability given to the right character, averaged over all tokens.
-
-    >>> round(cross_entropy(torch.zeros(1, 3, 29), torch.tensor([[0, 1, 2]])).exp().item(), 4)
-    29.0
-    """
+def _cross_entropy(logits: Tensor, targets: Tensor) -> Tensor:
     return functional.cross_entropy(logits.flatten(0, -2), targets.flatten())
 
 
-def residual_norm(logits: Tensor, targets: Tensor) -> float:
-    """The mean over all tokens of ‖p − e_y‖, p the predicted probabilities and y the right one.
-
-    p − e_y is the derivative of a token's loss with respect to its logits.
-
-    >>> round(residual_norm(torch.zeros(1, 3, 2), torch.tensor([[0, 1, 1]])), 6)
-    0.707107
-    """
-    right = functional.one_hot(targets, logits.shape[-1])
-    return float((torch.softmax(logits, -1) - right).norm(dim=-1).mean())
-
-
-def train(
-    net: Transformer,
-    weights: Sequence[Tensor],
-    codes: NDArray[np.int64],
-    checkpoints: Sequence[int],
-    rng: np.random.Generator,
-    batch: int = 16,
-    rate: float = 3e-3,
-) -> list[list[Tensor]]:
-    """The weights after each number of steps in `checkpoints`, which ascend.
-
-    A step is Adam's, at learning rate `rate`, on the loss of `batch` random windows of the text.
-
-    >>> net = Transformer("mlp", width=4, blocks=1, context=4)
-    >>> rng, codes = np.random.default_rng(0), encode(primer())
-    >>> kept = train(net, net.start(rng), codes, [0, 60], rng)
-    >>> inputs, targets = windows(codes, net.context, 8, rng)
-    >>> before, after = (cross_entropy(net.logits(w, inputs), targets) for w in kept)
-    >>> bool(after < before)
-    True
-    """
-    steps = [0, *checkpoints]
-    moving = [weight.detach().clone().requires_grad_() for weight in weights]
-    adam = torch.optim.Adam(moving, lr=rate)
-    kept = []
-    for early, late in pairwise(steps):
-        for _ in range(late - early):
-            inputs, targets = windows(codes, net.context, batch, rng)
-            adam.zero_grad()
-            torch.autograd.backward(cross_entropy(net.logits(moving, inputs), targets))
-            adam.step()
-        kept.append([weight.detach().clone() for weight in moving])
-    return kept
-
-
-def curvature(
-    net: Transformer,
-    weights: Sequence[Tensor],
-    inputs: Tensor,
-    targets: Tensor,
-    sink: float = 0.0,
-    massive: float = 1.0,
-    tangent: bool = False,
-) -> tuple[LinearOperator, LinearOperator]:
-    """The Hessian and the Gauss–Newton matrix of the loss at these weights, as operators.
-
-    With `tangent` softmax is replaced by its tangent at these weights: every first derivative
-    stays, so the Gauss–Newton matrix does, and the Hessian loses exactly the terms that contain
-    the second derivative of softmax.
-
-    >>> net, rng = Transformer("mlp", width=4, blocks=1, context=4), np.random.default_rng(0)
-    >>> batch = windows(encode(primer()), net.context, 2, rng)
-    >>> hessian, gauss_newton = curvature(net, net.start(rng), *batch)
-    >>> hessian.shape == gauss_newton.shape == (net.size, net.size)
-    True
-    """
-    anchors = net.scores(weights, inputs, sink, massive) if tangent else None
-
-    def model(moved: list[Tensor]) -> Tensor:
-        return net.logits(moved, inputs, sink, massive, anchors)
-
-    def loss(logits: Tensor) -> Tensor:
-        return cross_entropy(logits, targets)
-
-    return (
-        hessian_operator(lambda moved: loss(model(moved)), weights),
-        gauss_newton_operator(model, loss, weights),
-    )
-
-
-def _attention(scores: Tensor, anchor: Tensor | None) -> Tensor:
+def _attention(scores: Tensor, anchor: Tensor | None = None) -> Tensor:
     """Softmax over the past: a_ij = e^(s_ij) / Σ_{k ≤ i} e^(s_ik) for j ≤ i, else 0.
 
     With an anchor s⁰ its tangent instead, a_ij = a⁰_ij (1 + m_ij − Σ_k a⁰_ik m_ik), m = s − s⁰.

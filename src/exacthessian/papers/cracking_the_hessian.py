@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike
 from exacthessian.attention import Head, ScalarAttention
 from exacthessian.chain import LinearChain
 from exacthessian.inputs import Array
-from exacthessian.scalar import Cell, ReluNetwork, SeparateInputs, TwoLayer
+from exacthessian.scalar import ReluNetwork, TwoLayer
 from exacthessian.spectrum import Spectrum
 
 Layer: TypeAlias = Head | ScalarAttention
@@ -134,9 +134,8 @@ def theorem_3_4(network: ReluNetwork) -> Spectrum:
     >>> theorem_3_4(ReluNetwork([1, 1], [2, -1], x=[1, -1], y=[1, 1]))
     Spectrum(2.92705 × 1, 1 × 1, 0 × 1, -0.427051 × 1)
     """
-    silent = Spectrum.of((0.0, 2 * network.silent, "zero"))
-    cells = (theorem_3_1(cell.network) for cell in network.cells.values())
-    return Spectrum.merge([silent, *cells])
+    silent = Spectrum.of((0.0, 2 * int(np.sum(network.v == 0)), "zero"))
+    return Spectrum.merge([silent, *map(theorem_3_1, network.cells.values())])
 
 
 def equation_62(network: ReluNetwork, cell: str) -> Array:
@@ -147,9 +146,8 @@ def equation_62(network: ReluNetwork, cell: str) -> Array:
     >>> equation_62(ReluNetwork([1, 1], [2, -1], x=[1, -1], y=[1, 1]), "plus").shape
     (4, 2)
     """
-    own = network.cells[cell]
-    lifted = np.zeros((2 * network.width, 2))
-    lifted[np.concatenate([own.neurons, own.neurons + network.width])] = theorem_3_2(own.network)
+    lifted = np.zeros((2 * len(network.v), 2))
+    lifted[network.places[cell]] = theorem_3_2(network.cells[cell])
     return lifted
 
 
@@ -160,9 +158,9 @@ def equation_63(network: ReluNetwork, cell: str) -> Array:
     >>> equation_63(ReluNetwork([1, 1], [2, -1], x=[1, -1], y=[1, 1]), "plus").round(6)
     array([ 2.927051, -0.427051])
     """
-    own, mean = _cell_means(network, cell)
+    share, mean = _cell_means(network, cell)
     w2, v2 = float(mean.w @ mean.w), float(mean.v @ mean.v)
-    return own.share * equation_1(w2, v2, mean.c, mean.s2, mean.d)
+    return share * equation_1(w2, v2, mean.c, mean.s2, mean.d)
 
 
 def statement_relu_bulk(network: ReluNetwork, cell: str) -> float:
@@ -172,8 +170,8 @@ def statement_relu_bulk(network: ReluNetwork, cell: str) -> float:
     >>> statement_relu_bulk(ReluNetwork([1, 1, 1], [2, 1, -1], x=[1, -1], y=[1, 1]), "plus")
     1.0
     """
-    own, mean = _cell_means(network, cell)
-    return own.share * mean.d
+    share, mean = _cell_means(network, cell)
+    return share * mean.d
 
 
 # Appendix B.3: bias
@@ -221,15 +219,24 @@ def statement_bias_bounds(chain: LinearChain) -> tuple[float, float]:
 # Appendix B.4: more inputs, more outputs
 
 
-def corollary_b_1(network: SeparateInputs) -> Spectrum:
-    """The spectrum of Σ_e ⟨w_e, v_e⟩ x_e for uncorrelated inputs: that of Theorem 3.1 for each
-    input, with s² = E x_e² and d_e = ⟨w_e, v_e⟩ E x_e² − E yx_e.
+def corollary_b_1(w: ArrayLike, v: ArrayLike, sigma: ArrayLike, yx: ArrayLike) -> Spectrum:
+    """The spectrum of Σ_e ⟨w_e, v_e⟩ x_e, `w` and `v` (D, m), `sigma` = E xxᵀ, `yx` = E yx (D,):
+    ±d_e, m − 1 times each, d_e = E x_eδ, and the 2D eigenvalues of the matrix with the blocks
+    [e = f] diag(d_e, −d_e) + Σ_ef (P_e; R_e)(P_f; R_f)ᵀ, P_e and R_e the norms of (w_e ± v_e)/√2.
+    For uncorrelated inputs these are the pairs of Theorem 3.1 with s² = E x_e².
 
-    >>> corollary_b_1(SeparateInputs([[1, 2], [1, 0]], [[1, 2], [1, 1]], np.eye(2), [0.5, 1]))
+    >>> corollary_b_1([[1, 2], [1, 0]], [[1, 2], [1, 1]], np.eye(2), [0.5, 1])
     Spectrum(14.5 × 1, 4.5 × 1, 3 × 1, 0 × 3, -4.5 × 2)
     """
-    each = zip(network.w, network.v, np.diag(network.sigma), network.yx, strict=True)
-    return Spectrum.merge(theorem_3_1(TwoLayer(w, v, s2, yx)) for w, v, s2, yx in each)
+    outer, inner, data = (np.asarray(given, dtype=float) for given in (w, v, sigma))
+    d = data @ np.sum(outer * inner, axis=1) - np.asarray(yx)
+    halves = np.stack([outer + inner, outer - inner], axis=1) / np.sqrt(2)
+    norms = np.linalg.norm(halves, axis=2).ravel()  # P_1, R_1, P_2, …
+    plane = np.kron(data, np.ones((2, 2))) * np.outer(norms, norms)
+    signed = np.kron(d, [1.0, -1.0])
+    pairs = Spectrum.from_matrix(plane + np.diag(signed), "outlier")
+    copies = outer.shape[1] - 1
+    return Spectrum.merge([pairs, Spectrum.of(*((value, copies, "bulk") for value in signed))])
 
 
 def corollary_b_2(heads: Sequence[TwoLayer]) -> Spectrum:
@@ -381,11 +388,11 @@ def statement_learning_phases(network: TwoLayer) -> float:
     return float(np.sign((target - c) * (3 * c - target)))
 
 
-def _cell_means(network: ReluNetwork, cell: str) -> tuple[Cell, TwoLayer]:
-    """A cell, and its linear network with the paper's means over the n_± samples of the cell."""
+def _cell_means(network: ReluNetwork, cell: str) -> tuple[float, TwoLayer]:
+    """The share n_±/n of a cell, and its linear network with the means over its n_± samples."""
     own, mine = network.cells[cell], (network.x > 0) == (cell == "plus")
-    inside = own.network
-    return own, TwoLayer.from_samples(inside.w, inside.v, network.x[mine], network.y[mine])
+    mean = TwoLayer.from_samples(own.w, own.v, network.x[mine], network.y[mine])
+    return float(mine.mean()), mean
 
 
 def _viete(p: float, q: float) -> Array:

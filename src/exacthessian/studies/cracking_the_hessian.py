@@ -4,77 +4,30 @@ Many networks at once are stacks of shape (n, d_{l+1}, d_l). The studies that ta
 lists and dictionaries, seed by seed; a page reads them with `kept`.
 """
 
-import sys
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from functools import reduce
 from itertools import pairwise
-from typing import Any, TypeVar
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.sparse.linalg import LinearOperator
-from tqdm import tqdm
+from scipy.special import softmax
 
-from exacthessian import autograd
+from exacthessian.attention import Head
+from exacthessian.autograd import dense_hessian, tensors
 from exacthessian.autograd import transformer as tf
 from exacthessian.autograd.product import relu_network_loss
 from exacthessian.chain import LinearChain
 from exacthessian.inputs import Array
-from exacthessian.product import (
-    knocked_out,
-    reduced,
-    sharpness_law,
-    spectrum_one_output,
-    trace,
-)
+from exacthessian.live import progress
+from exacthessian.product import knocked_out, reduced, sharpness_law, spectrum_one_output
 from exacthessian.spectrum import spectral_density, top_eigenvalues
 
 Layers = list[Array]
-Item = TypeVar("Item")
 SCHEMES = ("SP", "muP", "NTP")
 NORMS = ("spectral", "Frobenius", "nuclear")
-SEEDS = [0, 1, 2, 3, 4, 5, 6, 7]
 REFRESH = 20  # steps of gradient descent between two looks at the sharpness
-SETTINGS: dict[str, dict[str, Any]] = {
-    "norms": {
-        "schemes": list(SCHEMES),
-        "sizes": [1, 3, 10],
-        "seeds": SEEDS,
-        "networks": 60,
-        "steps": 200,
-        "samples": 1024,
-    },
-    "wide_norms": {
-        "schemes": ["SP", "muP"],
-        "sizes": [40],
-        "seeds": SEEDS,
-        "networks": 60,
-        "steps": 400,
-        "samples": 1024,
-    },
-    "white_norms": {
-        "schemes": ["SP"],
-        "sizes": [10, 40],
-        "seeds": SEEDS,
-        "networks": 60,
-        "steps": 400,
-        "samples": None,
-    },
-    "products": {"depths": {"1": [2, 3, 4, 6], "10": [2, 3, 4]}, "seeds": SEEDS, "networks": 40},
-    "relu_norms": {"seeds": SEEDS, "networks": 40, "rays": [2, 3, 4]},
-    "pairs": {"inputs": [2, 4, 6, 8, 10], "seeds": SEEDS, "models": 8, "draws": 100},
-    "transformers": {
-        "seeds": SEEDS,
-        "checkpoints": [0, 30, 60, 100, 200, 400, 600],
-        "biases": [0.0, 2.0, 4.0, 8.0],
-        "massive": 5.0,
-    },
-}
-
-
-def progress(items: Iterable[Item]) -> Iterable[Item]:
-    """The items, with a bar on standard output where somebody watches."""
-    return tqdm(items, file=sys.stdout, leave=False, disable=not sys.stdout.isatty())
 
 
 # Starts and descents of many networks at once
@@ -86,11 +39,15 @@ def start(scheme: str, widths: Sequence[int], networks: int, rng: np.random.Gene
     "SP": uniform in ±1/√d_l, torch's default. "muP": normal with standard deviation
     min(1, √(d_{l+1}/d_l))/√d_l. "NTP": standard normal with factors d_l^{−1/2} in the network; all
     layers are multiplied by the same c = (d_0 ⋯ d_{L−1})^{−1/2L} instead, which divides the
-    Hessian by c² and changes no correlation.
+    Hessian by c² and changes no correlation. "orthonormal": columns or, if there are more, rows.
     """
     shapes = [(networks, out, fan) for fan, out in pairwise(widths)]
     if scheme == "SP":
         return [rng.uniform(-1, 1, shape) / np.sqrt(shape[2]) for shape in shapes]
+    if scheme == "orthonormal":
+        tall = [(networks, max(out, fan), min(out, fan)) for _, out, fan in shapes]
+        bases = [np.linalg.qr(rng.standard_normal(shape))[0] for shape in tall]
+        return [b if b.shape == s else b.mT for b, s in zip(bases, shapes, strict=True)]
     scale = float(np.prod(widths[:-1])) ** (-0.5 / len(shapes))
     spread = [
         scale if scheme == "NTP" else min(1.0, np.sqrt(out / fan)) / np.sqrt(fan)
@@ -102,15 +59,6 @@ def start(scheme: str, widths: Sequence[int], networks: int, rng: np.random.Gene
 def rates(scheme: str, widths: Sequence[int]) -> list[float]:
     """Relative learning rates of the layers: d_{l+1}/d_l for "muP", 1 for the other schemes."""
     return [out / fan if scheme == "muP" else 1.0 for fan, out in pairwise(widths)]
-
-
-def orthonormal_start(widths: Sequence[int], rng: np.random.Generator) -> Layers:
-    """Layers (d_{l+1}, d_l) with orthonormal columns or, if there are more columns, rows."""
-    layers = []
-    for fan, out in pairwise(widths):
-        basis = np.linalg.qr(rng.standard_normal((max(out, fan), min(out, fan))))[0]
-        layers.append(basis if out >= fan else basis.T)
-    return layers
 
 
 def descend(
@@ -126,17 +74,16 @@ def descend(
     """
     layers = [np.array(weight, dtype=float) for weight in weights]
     data, target = np.asarray(sigma_xx, dtype=float), np.asarray(sigma_yx, dtype=float)
-    depth, largest = len(layers), float(np.linalg.eigvalsh(data)[-1])
-    learnt = np.linalg.norm(target @ np.linalg.pinv(data), ord=2)
-    final = _balanced_sharpness(relative) * float(learnt) ** (2 - 2 / depth)
+    largest = float(np.linalg.eigvalsh(data)[-1])
+    learnt = float(np.linalg.norm(target @ np.linalg.pinv(data), ord=2))
     step = np.zeros(1)
     for time in range(steps):
         after, before = knocked_out(layers)
         if time % REFRESH == 0:
-            step = 0.5 / (largest * (_kernel_bound(after, before, relative) + final))
+            step = 0.5 / largest / _bound(after, before, relative, learnt)
         error = (layers[-1] @ before[-1]) @ data - target
         for layer, a, b, rate in zip(layers, after, before, relative, strict=True):
-            layer -= (rate * step)[:, None, None] * (_turned(a) @ error @ _turned(b))
+            layer -= rate * step * (a.mT @ error @ b.mT)
     return layers
 
 
@@ -152,22 +99,17 @@ def relu_descend(
     x (D, N), y (K, N). The steps are as in `descend`, for white inputs, and stay fixed.
     """
     layers = [np.array(weight, dtype=float) for weight in weights]
-    bound = _kernel_bound(*knocked_out(layers), relative)
-    pace = (0.5 / (_balanced_sharpness(relative) + bound))[:, None, None]
+    pace = 0.5 / _bound(*knocked_out(layers), relative, 1.0)
     for _ in range(steps):
         states = _relu_states(layers, x)
         error = masses * (layers[-1] @ states[-1] - y)
         gradients = []
         for layer, state in zip(layers[::-1], states[::-1], strict=True):
-            gradients.append(error @ _turned(state))
-            error = (_turned(layer) @ error) * (state > 0)
+            gradients.append(error @ state.mT)
+            error = (layer.mT @ error) * (state > 0)
         for layer, gradient, rate in zip(layers, gradients[::-1], relative, strict=True):
             layer -= rate * pace * gradient
     return layers
-
-
-def _turned(stack: Array) -> Array:
-    return stack.swapaxes(-1, -2)
 
 
 def _relu_states(layers: Sequence[Array], x: Array) -> Layers:
@@ -178,17 +120,16 @@ def _relu_states(layers: Sequence[Array], x: Array) -> Layers:
     return states
 
 
-def _kernel_bound(
-    after: Sequence[Array], before: Sequence[Array], relative: Sequence[float]
+def _bound(
+    after: Sequence[Array], before: Sequence[Array], relative: Sequence[float], learnt: float
 ) -> Array:
-    """Σ_i rate_i ‖A_i‖²‖B_i‖² ≥ the sharpness of the rescaled Gauss–Newton matrix for Σ = I."""
-    sizes = [[np.linalg.norm(m, ord=2, axis=(-2, -1)) for m in ms] for ms in (after, before)]
-    return np.sum([r * (a * b) ** 2 for a, b, r in zip(*sizes, relative, strict=True)], axis=0)
-
-
-def _balanced_sharpness(relative: Sequence[float]) -> float:
-    """The sharpness B (Π_l rate_l)^{1/B} of a balanced minimum ‖W‖ = 1, in the rates' metric."""
-    return float(len(relative) * np.prod(relative) ** (1 / len(relative)))
+    """Σ_i rate_i ‖A_i‖²‖B_i‖² ≥ the sharpness of the rescaled Gauss–Newton matrix for Σ = I, plus
+    B (Π_l rate_l)^{1/B} ‖W‖^{2−2/B}, that of a balanced minimum ‖W‖ = `learnt`; (n, 1, 1)."""
+    depth = len(relative)
+    sizes = [[np.linalg.norm(m, 2, (-2, -1), keepdims=True) for m in ms] for ms in (after, before)]
+    terms = [rate * (a * b) ** 2 for a, b, rate in zip(*sizes, relative, strict=True)]
+    balanced = depth * np.prod(relative) ** (1 / depth) * learnt ** (2 - 2 / depth)
+    return np.asarray(np.sum(terms, axis=0) + balanced)
 
 
 # What is correlated
@@ -215,55 +156,14 @@ def correlation(x: ArrayLike, y: ArrayLike) -> float:
     return float(np.corrcoef(np.asarray(x), np.asarray(y))[0, 1])
 
 
-def without(weights: Sequence[Array]) -> Layers:
-    """The product of all layers but one, for each layer."""
-    results = []
-    for i in range(len(weights)):
-        first, *rest = [*weights[:i], *weights[i + 1 :]]
-        for weight in rest:
-            first = weight @ first
-        results.append(first)
-    return results
-
-
-def _sharpnesses(layers: Layers, sigma: Array, cross: Array) -> list[float]:
-    """The exact sharpness of every network of a stack."""
-    rng = np.random.default_rng(0)
-    chains = (LinearChain(pair, sigma, cross) for pair in zip(*layers, strict=True))
-    return [float(top_eigenvalues(chain.operator(), 1, rng).values[0]) for chain in chains]
-
-
-def _norm_row(
-    scheme: str, size: int, networks: int, steps: int, samples: int | None, seed: int
-) -> dict[str, Any]:
-    """The correlations of one stack of networks: of sharpness and trace with norms and alignments,
-    at the start and after training; and the largest residual at the end."""
-    rng = np.random.default_rng([6, 3, size, seed])
-    target = rng.standard_normal((size, size)) / np.sqrt(size)
-    sigma, cross = np.eye(size), target
-    if samples is not None:
-        inputs = rng.standard_normal((size, samples))
-        outputs = target @ inputs + 0.1 * rng.standard_normal((size, samples))
-        sigma, cross = inputs @ inputs.T / samples, outputs @ inputs.T / samples
-    widths = (size, 100, size)
-    begin = list(reduced(*start(scheme, widths, networks, rng)))
-    end = descend(begin, sigma, cross, rates(scheme, widths), steps)
-    row: dict[str, Any] = {}
-    for time, layers in {"start": begin, "end": end}.items():
-        at_end = time == "end"
-        top = sharpness_law(layers, sigma) if at_end else _sharpnesses(layers, sigma, cross)
-        facts = {"W1": norms2(layers[0]), "W2": norms2(layers[1]), "alignment": alignments(*layers)}
-        total = trace(layers, sigma)
-        row[time] = {
-            what: [
-                [correlation(measure, sizes[kind]) for kind in NORMS] for measure in (top, total)
-            ]
-            for what, sizes in facts.items()
-        }
-    spread = [norms2(layer)["spectral"].std() for layer in end]
-    row["spread"] = [float(value) for value in spread]
-    row["residual"] = float(np.linalg.norm(end[1] @ end[0] @ sigma - cross, axis=(1, 2)).max())
-    return row
+def _follows(top: ArrayLike, layers: Layers, norm: str) -> list[list[float]]:
+    """The correlation of `top` with a squared norm of each single matrix, and of each product that
+    leaves one matrix out."""
+    left_out = [
+        reduce(lambda product, layer: layer @ product, [*layers[:i], *layers[i + 1 :]])
+        for i in range(len(layers))
+    ]
+    return [[correlation(top, norms2(m)[norm]) for m in group] for group in (layers, left_out)]
 
 
 def norms(
@@ -273,26 +173,48 @@ def norms(
     networks: int,
     steps: int,
     samples: int | None,
+    times: Sequence[str],
 ) -> dict[str, Any]:
     """Figures 4, 14, 15 and 26: width 100, D = K inputs and outputs, `samples` normal inputs drawn
-    anew for every seed (exactly white inputs if None). By "scheme D", a row for each seed."""
-    cases = [(scheme, size) for scheme in schemes for size in sizes]
+    anew for every seed (exactly white inputs if None). By "scheme D", for each seed the
+    correlations of sharpness and trace with norms and alignments, at the "start" and at the "end"
+    of training, as far as asked for in `times`, and the largest residual at the end."""
+    cases = [(scheme, size, seed) for scheme in schemes for size in sizes for seed in seeds]
+    found: dict[str, Any] = {f"{scheme} {size}": [] for scheme, size, _ in cases}
+    for scheme, size, seed in progress(cases):
+        rng, widths = np.random.default_rng([6, 3, size, seed]), (size, 100, size)
+        target = rng.standard_normal((size, size)) / np.sqrt(size)
+        sigma, cross = np.eye(size), target
+        if samples is not None:
+            x = rng.standard_normal((size, samples))
+            y = target @ x + 0.1 * rng.standard_normal((size, samples))
+            sigma, cross = x @ x.T / samples, y @ x.T / samples
+        begin = list(reduced(*start(scheme, widths, networks, rng)))
+        end = descend(begin, sigma, cross, rates(scheme, widths), steps)
+        row: dict[str, Any] = {
+            time: _norm_row(begin if time == "start" else end, sigma, cross, time) for time in times
+        }
+        row["residual"] = float(np.linalg.norm(end[1] @ end[0] @ sigma - cross, axis=(1, 2)).max())
+        found[f"{scheme} {size}"].append(row)
+    return found
+
+
+def _norm_row(layers: Layers, sigma: Array, cross: Array, time: str) -> dict[str, Any]:
+    """For each matrix and the alignment, the correlations of sharpness and of trace with the three
+    norms; the sharpness by the law at the end of training, and exact at the start."""
+    rng, chains = np.random.default_rng(0), zip(*layers, strict=True)
+    top = sharpness_law(layers, sigma)
+    if time == "start":
+        operators = (LinearChain(pair, sigma, cross).operator() for pair in chains)
+        top = np.array([top_eigenvalues(H, 1, rng).values[0] for H in operators])
+    first, second = layers
+    trace = np.trace(sigma) * np.sum(second**2, axis=(1, 2))  # + K tr(W₁ΣW₁ᵀ)
+    trace += len(sigma) * np.sum((first @ sigma) * first, axis=(1, 2))
+    facts = {"W1": norms2(first), "W2": norms2(second), "alignment": alignments(first, second)}
     return {
-        f"{scheme} {size}": [
-            _norm_row(scheme, size, networks, steps, samples, seed) for seed in seeds
-        ]
-        for scheme, size in progress(cases)
+        what: [[correlation(measure, sizes[kind]) for kind in NORMS] for measure in (top, trace)]
+        for what, sizes in facts.items()
     }
-
-
-def wide_norms(**settings: Any) -> dict[str, Any]:
-    """The same for many inputs and outputs, toward the right end of the paper's figures."""
-    return norms(**settings)
-
-
-def white_norms(**settings: Any) -> dict[str, Any]:
-    """The same with Σ = I exactly, where the sharpness is the sum of the two squared norms."""
-    return norms(**settings)
 
 
 def products(
@@ -301,24 +223,17 @@ def products(
     """Figures 17 to 20: deep linear networks of width 30. By "scheme depth D", for each seed the
     correlations of the sharpness with the squared spectral norms of the single matrices and of the
     products that leave one out."""
-    found: dict[str, Any] = {}
     cases = [(s, b, int(d)) for s in SCHEMES for d, depth in depths.items() for b in depth]
+    found: dict[str, Any] = {}
     for scheme, depth, size in progress(cases):
-        rows = []
+        widths, rows = (size, *[30] * (depth - 1), size), []
         for seed in seeds:
             rng = np.random.default_rng([6, 3, depth, size, seed])
-            widths = (size, *[30] * (depth - 1), size)
             target = rng.standard_normal((size, size)) / np.sqrt(size) if size > 1 else np.eye(1)
             layers = start(scheme, widths, networks, rng)
             steps = 300 if size == 1 else 500
             layers = descend(layers, np.eye(size), target, rates(scheme, widths), steps)
-            top = sharpness_law(layers, np.eye(size))
-            rows.append(
-                [
-                    [correlation(top, norms2(matrix)["spectral"]) for matrix in matrices]
-                    for matrices in (layers, without(layers))
-                ]
-            )
+            rows.append(_follows(sharpness_law(layers, np.eye(size)), layers, "spectral"))
         found[f"{scheme} {depth} {size}"] = rows
     return found
 
@@ -341,31 +256,24 @@ def _relu_row(scheme: str, networks: int, seed: int) -> list[list[float]]:
     x = rng.standard_normal((size, samples))
     teacher = rng.standard_normal((size, size)) / np.sqrt(size)
     y = np.maximum(teacher @ x, 0) + 0.1 * rng.standard_normal((size, samples))
-    widths = (size, 20, size)
-    masses = np.full(samples, 1 / samples)
+    widths, masses = (size, 20, size), np.full(samples, 1 / samples)
     layers = start(scheme, widths, networks, rng)
     layers = relu_descend(layers, x, y, masses, rates(scheme, widths), 400)
-    pairs = zip(*layers, strict=True)
-    top = [relu_eigenvalues(x, y, pair)[-1] for pair in pairs]
+    top = [relu_eigenvalues(x, y, pair)[-1] for pair in zip(*layers, strict=True)]
     return [[correlation(top, value) for value in norms2(w).values()] for w in layers]
 
 
 def _ray_row(scheme: str, depth: int, networks: int, seed: int) -> list[list[float]]:
-    rng = np.random.default_rng([6, 3, depth, seed])
-    widths = (1, *[30] * (depth - 1), 1)
+    rng, widths = np.random.default_rng([6, 3, depth, seed]), (1, *[30] * (depth - 1), 1)
     x, y, masses = np.array([[1.0, -1.0]]), np.array([[1.0, 0.0]]), np.array([0.5, 0.5])
     layers = start(scheme, widths, networks, rng)
     layers = relu_descend(layers, x, y, masses, rates(scheme, widths), 1500)
-    top = relu_sharpness_law(layers, x, masses)
-    return [
-        [correlation(top, norms2(matrix)["Frobenius"]) for matrix in matrices]
-        for matrices in (layers, without(layers))
-    ]
+    return _follows(relu_sharpness_law(layers, x, masses), layers, "Frobenius")
 
 
 def relu_eigenvalues(x: Array, y: Array, weights: Sequence[ArrayLike]) -> Array:
     """All eigenvalues of 1/(2N) Σ_n ‖W_B(⋯(W₁x_n)₊⋯)₊ − y_n‖², ascending, by the oracle."""
-    dense = autograd.dense_hessian(relu_network_loss(x, y), autograd.tensors(weights))
+    dense = dense_hessian(relu_network_loss(x, y), tensors(weights))
     return np.asarray(np.linalg.eigvalsh((dense + dense.T) / 2))
 
 
@@ -375,8 +283,8 @@ def relu_sharpness_law(weights: Sequence[Array], x: Array, masses: Array) -> Arr
     error = np.ones((len(weights[0]), 1, x.shape[1]))
     kernel = np.zeros((len(weights[0]), x.shape[1], x.shape[1]))
     for layer, state in zip(weights[::-1], _relu_states(weights, x)[::-1], strict=True):
-        kernel += (_turned(error) @ error) * (_turned(state) @ state)
-        error = (_turned(layer) @ error) * (state > 0)
+        kernel += (error.mT @ error) * (state.mT @ state)
+        error = (layer.mT @ error) * (state > 0)
     roots = np.sqrt(masses)
     return np.asarray(np.linalg.eigvalsh(roots[:, None] * kernel * roots)[:, -1])
 
@@ -393,16 +301,8 @@ def pair_sums(eigenvalues: Array) -> Array:
 def distances(sums: Array, targets: ArrayLike) -> Array:
     """The distance of each target (n,) from the nearest of the ascending `sums`: (n,)."""
     wanted = np.asarray(targets, dtype=float)
-    right = np.searchsorted(sums, wanted).clip(0, len(sums) - 1)
-    left = (right - 1).clip(0)
-    return np.minimum(np.abs(wanted - sums[left]), np.abs(wanted - sums[right]))
-
-
-def chance_level(sums: Array, target: float, rng: np.random.Generator, draws: int) -> float:
-    """The share of random targets, uniform between ½ and 1½ times `target`, that some pair meets
-    better than it meets `target`: near 0 if `target` is special, ½ on average if it is not."""
-    own = distances(sums, [target])[0]
-    return float(np.mean(distances(sums, target * rng.uniform(0.5, 1.5, draws)) < own))
+    right = np.searchsorted(sums, wanted).clip(1, len(sums) - 1)
+    return np.asarray(np.abs(wanted - np.stack([sums[right - 1], sums[right]])).min(axis=0))
 
 
 def normalised_data(
@@ -419,6 +319,31 @@ def normalised_data(
     return rows[:-1], rows[-1:]
 
 
+def pairs(inputs: Sequence[int], seeds: Sequence[int], models: int, draws: int) -> dict[str, Any]:
+    """Figures 3 and 10 to 13, width 10. By "kind depth weights data D", for each seed the medians
+    over the models of the best and second-best distance from tr/D, over the mean eigenvalue, and
+    the mean share of random targets that are met better."""
+    kinds = [("linear", 2, True), ("linear", 2, False)]
+    kinds += [("linear", 4, False), ("relu", 2, False), ("relu", 4, False)]
+    cases = [(*kind, w, size) for kind in kinds for w in ("orthonormal", "SP")
+             for size in (inputs if kind[:2] == ("linear", 2) else [2, 5])]  # fmt: skip
+    found: dict[str, Any] = {}
+    for kind, depth, decorrelated, weights, size in progress(cases):
+        data = "decorrelated" if decorrelated else "standardised"
+        found[f"{kind} {depth} {weights} {data} {size}"] = rows = []
+        for seed in seeds:
+            rng = np.random.default_rng([6, 3, size, seed])
+            hunts = []
+            for _ in range(models):
+                x, y = normalised_data(size, 102, decorrelated, rng)
+                stacks = start(weights, (size, *[10] * (depth - 1), 1), 1, rng)
+                values = _eigenvalues(kind, x, y, [layer[0] for layer in stacks])
+                hunts.append(_hunt(values, size, draws, rng))
+            best, second, share = np.array(hunts).T
+            rows.append([float(np.median(best)), float(np.median(second)), float(share.mean())])
+    return found
+
+
 def _eigenvalues(kind: str, x: Array, y: Array, weights: Layers) -> Array:
     if kind == "relu":
         return relu_eigenvalues(x, y, weights)
@@ -428,73 +353,20 @@ def _eigenvalues(kind: str, x: Array, y: Array, weights: Layers) -> Array:
     return np.asarray(np.linalg.eigvalsh(chain.hessian()))
 
 
-def pairs(inputs: Sequence[int], seeds: Sequence[int], models: int, draws: int) -> dict[str, Any]:
-    """Figures 3 and 10 to 13, width 10. By "kind depth weights data D", for each seed the medians
-    over the models of the best and second-best distance from tr/D, over the mean eigenvalue, and
-    the mean share of random targets that are met better."""
-    settings = [("linear", 2, w, d) for w in ("orthonormal", "SP") for d in (True, False)]
-    settings += [(k, b, w, False) for k, b in (("linear", 4), ("relu", 2), ("relu", 4))
-                 for w in ("orthonormal", "SP")]  # fmt: skip
-    found: dict[str, Any] = {}
-    for kind, depth, weights, decorrelated in progress(settings):
-        sizes = inputs if (kind, depth) == ("linear", 2) else [2, 5]
-        for size in sizes:
-            data = "decorrelated" if decorrelated else "standardised"
-            found[f"{kind} {depth} {weights} {data} {size}"] = [
-                _hunt(kind, depth, weights, decorrelated, size, models, draws, seed)
-                for seed in seeds
-            ]
-    return found
-
-
-def _hunt(
-    kind: str,
-    depth: int,
-    weights: str,
-    decorrelated: bool,
-    size: int,
-    models: int,
-    draws: int,
-    seed: int,
-) -> list[float]:
-    rng, rows = np.random.default_rng([6, 3, size, seed]), []
-    widths = (size, *[10] * (depth - 1), 1)
-    for _ in range(models):
-        x, y = normalised_data(size, 102, decorrelated, rng)
-        drawn = (
-            orthonormal_start(widths, rng)
-            if weights == "orthonormal"
-            else [layer[0] for layer in start("SP", widths, 1, rng)]
-        )
-        values = _eigenvalues(kind, x, y, drawn)
-        sums, target = pair_sums(values), values.sum() / size
-        best, second = np.sort(np.abs(sums - target))[:2] / values.mean()
-        rows.append([best, second, chance_level(sums, target, rng, draws)])
-    best, second, share = np.array(rows).T
-    return [float(np.median(best)), float(np.median(second)), float(share.mean())]
-
-
-def solvable_chain(
-    width: int, nu2: Sequence[float], w2: float, s: float, k: float, rng: np.random.Generator
-) -> LinearChain:
-    """A network with white inputs, VᵀV of eigenvalues `nu2` (D,), Vᵀw = k g for g of length s along
-    the first eigenvector, and ‖w‖² = `w2`, in random bases; width m > D, (ks)² ≤ nu2[0]·w2."""
-    squares = np.asarray(nu2, dtype=float)
-    inputs = len(squares)
-    hidden = np.linalg.qr(rng.standard_normal((width, inputs + 1)))[0]
-    seen = np.linalg.qr(rng.standard_normal((inputs, inputs)))[0]
-    first = (hidden[:, :inputs] * np.sqrt(squares)) @ seen.T
-    along = k * s / np.sqrt(squares[0]) if squares[0] > 0 else 0.0
-    second = along * hidden[:, 0] + np.sqrt(max(w2 - along**2, 0.0)) * hidden[:, inputs]
-    target = first.T @ second - s * seen[:, 0]
-    return LinearChain((first, second[None]), np.eye(inputs), target[None])
+def _hunt(values: Array, size: int, draws: int, rng: np.random.Generator) -> list[float]:
+    """The best and second-best distance of a pair from tr/D, over the mean eigenvalue, and the
+    share of random targets, uniform between ½ and 1½ of tr/D, that some pair meets better: near 0
+    if tr/D is special, ½ on average if it is not."""
+    sums, target = pair_sums(values), values.sum() / size
+    best, second = np.sort(np.abs(sums - target))[:2]
+    others = distances(sums, target * rng.uniform(0.5, 1.5, draws))
+    return [best / values.mean(), second / values.mean(), float(np.mean(others < best))]
 
 
 # Attention at the edge of stability
 
 
-@dataclass(frozen=True, eq=False)
-class Reversal:
+class Reversal(NamedTuple):
     """Gradient descent of appendix D.2 on many two-token sequences at once, T + 1 states.
 
     All arrays are (T + 1, B): `value` w_V, `product` c = ⟨w_Q, w_K⟩, `norm` N = |w_Q|² + |w_K|²,
@@ -538,19 +410,15 @@ def reverse_two_tokens(
             rate = eta * gamma
             w = w - eta * np.mean(delta * mean, axis=1)
             c, norm = c - rate * norm + rate**2 * c, norm - 4 * rate * c + rate**2 * norm
-        w, c, norm, loss, alpha, beta, gamma, zeta = np.stack(history, axis=1)
-        plus, minus = norm / 2 + c, norm / 2 - c
-        traces = alpha + zeta * norm
-    # The blocks of Head.block for all states at once, with |w_Q ± w_K|²/2 = N/2 ± c.
-    cross = np.sqrt(np.maximum(plus, 0.0)), np.sqrt(np.maximum(minus, 0.0))
-    entries = [alpha, beta * cross[0], beta * cross[1], zeta * plus + gamma]
-    entries += [zeta * cross[0] * cross[1], zeta * minus - gamma]
-    block = np.stack([entries[i] for i in (0, 1, 2, 1, 3, 4, 2, 4, 5)], axis=-1)
-    block = block.reshape(*alpha.shape, 3, 3)
-    finite = np.isfinite(block).all(axis=(-2, -1))
-    top = np.linalg.eigvalsh(np.where(finite[..., None, None], block, 0.0))[..., -1]
-    sharpness = np.where(finite, np.maximum(top, np.abs(gamma)), np.nan)
-    return Reversal(w, c, norm, loss, traces, sharpness)
+        w, c, norm, loss, *scalars = np.stack(history, axis=1)
+        # |w_Q ± w_K|²/2 = N/2 ± c
+        block = Head.matrix(*scalars, *np.sqrt(np.maximum([norm / 2 + c, norm / 2 - c], 0.0)))
+        traces = np.trace(block, axis1=-2, axis2=-1)
+        lost = ~np.isfinite(block).all(axis=(-2, -1))
+        block[lost] = 0.0
+        top = np.maximum(np.linalg.eigvalsh(block)[..., -1], np.abs(scalars[2]))
+        sharpness = np.where(lost, np.nan, top)
+        return Reversal(w, c, norm, loss, traces, sharpness)
 
 
 # Transformers
@@ -565,36 +433,46 @@ def ends(operator: LinearOperator, products: int) -> tuple[float, float]:
 def observe(
     net: tf.Transformer, state: Any, data: tuple[Any, Any], products: int = 20
 ) -> list[float]:
-    """Loss, residual, and the largest eigenvalue of H, of G, and of H with the tangent in place of
-    softmax (that of H if there is no softmax)."""
-    logits = net.logits(state, data[0])
-    hessian, gauss_newton = tf.curvature(net, state, *data)
-    high = ends(hessian, products)[1]
-    straight = high
+    """Loss, mean residual ‖p − e_y‖ of a token, and the largest eigenvalue of H, of G, and of H
+    with the tangent in place of softmax (that of H if there is no softmax)."""
+    hessian, gauss_newton = net.curvature(state, *data)
+    high = straight = ends(hessian, products)[1]
     if net.mixer == "softmax":
-        straight = ends(tf.curvature(net, state, *data, tangent=True)[0], products)[1]
-    loss, residual = tf.cross_entropy(logits, data[1]).item(), tf.residual_norm(logits, data[1])
-    return [loss, residual, high, ends(gauss_newton, products)[1], straight]
+        straight = ends(net.curvature(state, *data, tangent=True)[0], products)[1]
+    misses = softmax(net.logits(state, data[0]).numpy(), -1) - np.eye(len(tf.ALPHABET))[data[1]]
+    residual = float(np.linalg.norm(misses, axis=-1).mean())
+    return [
+        net.loss(state, *data).item(),
+        residual,
+        high,
+        ends(gauss_newton, products)[1],
+        straight,
+    ]
 
 
 def force_sink(
-    net: tf.Transformer, state: Any, data: tuple[Any, Any], bias: float, massive: float
+    net: tf.Transformer, state: Any, data: tuple[Any, Any], sink: float, massive: float
 ) -> list[float]:
     """Attention on the first token, loss, least and largest eigenvalue with a forced sink."""
-    hessian, _ = tf.curvature(net, state, *data, sink=bias, massive=massive)
-    loss = tf.cross_entropy(net.logits(state, data[0], bias, massive), data[1]).item()
-    return [net.attention_on_first(state, data[0], bias), loss, *ends(hessian, 32)]
+    hessian, _ = net.curvature(state, *data, sink, massive)
+    loss = net.loss(state, *data, sink=sink, massive=massive).item()
+    share = net.attention_on_first(state, data[0], sink, massive)
+    return [share, loss, *ends(hessian, 32)]
 
 
 def train_one(
-    mixer: str, seed: int, checkpoints: Sequence[int], text: str | None = None, **sizes: int
+    mixer: str,
+    seed: int,
+    checkpoints: Sequence[int],
+    text: str = tf.PRIMER,
+    rate: float = 3e-3,
+    **sizes: int,
 ) -> tuple[tf.Transformer, list[Any], tuple[Any, Any]]:
     """A network, its states at the checkpoints, and the eight windows it is measured on."""
-    net, rng = tf.Transformer(mixer, **sizes), np.random.default_rng(seed)
-    codes = tf.encode(text or tf.primer())
+    net, rng, codes = tf.Transformer(mixer, **sizes), np.random.default_rng(seed), tf.encode(text)
     begin = net.start(rng)
-    data = tf.windows(codes, net.context, 8, rng)
-    return net, tf.train(net, begin, codes, checkpoints, rng), data
+    data = net.windows(codes, 8, rng)
+    return net, net.train(begin, codes, checkpoints, rng, rate=rate), data
 
 
 def transformers(
@@ -602,14 +480,14 @@ def transformers(
     checkpoints: Sequence[int],
     biases: Sequence[float],
     massive: float,
-    text: str | None = None,
-    **sizes: int,
+    **training: Any,
 ) -> dict[str, Any]:
     """The study of section 4.3 on small networks. By mixer, for each seed `observe` at each
-    checkpoint; as "sink" and "massive sink", for each seed a row of `force_sink` at each bias."""
+    checkpoint; as "sink" and "massive sink", for each seed a row of `force_sink` at each bias.
+    What else is given goes to `train_one`."""
     found: dict[str, Any] = {mixer: [] for mixer in (*tf.MIXERS, "sink", "massive sink")}
     for mixer, seed in progress([(mixer, seed) for mixer in tf.MIXERS for seed in seeds]):
-        net, states, data = train_one(mixer, seed, checkpoints, text, **sizes)
+        net, states, data = train_one(mixer, seed, checkpoints, **training)
         found[mixer].append([observe(net, state, data) for state in states])
         if mixer == "softmax":
             for name, size in (("sink", 1.0), ("massive sink", massive)):
@@ -618,10 +496,30 @@ def transformers(
     return found
 
 
-norms.made_with = (start, rates, descend, _norm_row, norms2, alignments)  # type: ignore[attr-defined]
-for _study in (wide_norms, white_norms):
-    _study.made_with = (*norms.made_with, norms)  # type: ignore[attr-defined]
-products.made_with = (start, rates, descend, norms2, without)  # type: ignore[attr-defined]
-relu_norms.made_with = (start, rates, relu_descend, _relu_row, _ray_row, norms2)  # type: ignore[attr-defined]
-pairs.made_with = (_hunt, _eigenvalues, chance_level, normalised_data)  # type: ignore[attr-defined]
-transformers.made_with = (observe, force_sink, train_one, ends, tf)  # type: ignore[attr-defined]
+_EIGHT = {"seeds": list(range(8))}
+_NORMS = _EIGHT | {
+    "schemes": list(SCHEMES),
+    "networks": 60,
+    "samples": 1024,
+    "times": ["start", "end"],
+}
+_END = {"times": ["end"]}
+STUDIES: dict[str, tuple[Any, dict[str, Any]]] = {
+    "norms": (norms, _NORMS | {"sizes": [1, 3, 10], "steps": 200}),
+    "wide_norms": (norms, _NORMS | {"sizes": [40], "steps": 400}),
+    "widest_norms": (norms, _NORMS | _END | {"sizes": [100], "steps": 3000, "networks": 24}),
+    "white_norms": (norms, _NORMS | _END | {"sizes": [10, 40], "steps": 400, "samples": None}),
+    "products": (
+        products,
+        _EIGHT | {"depths": {"1": [2, 3, 4, 6], "10": [2, 3, 4]}, "networks": 40},
+    ),
+    "relu_norms": (relu_norms, _EIGHT | {"networks": 40, "rays": [2, 3, 4]}),
+    "pairs": (pairs, _EIGHT | {"inputs": [2, 4, 6, 8, 10], "models": 8, "draws": 100}),
+    "transformers": (
+        transformers,
+        _EIGHT
+        | {"checkpoints": [0, 30, 60, 100, 200, 400, 600], "biases": [0.0, 2.0, 4.0, 8.0]}
+        | {"massive": 5.0},
+    ),
+}
+"""By name, what a page asks for with `kept`: a study and its settings."""
