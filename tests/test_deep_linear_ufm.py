@@ -1,15 +1,17 @@
 """The numbered forms of the deep linear UFM paper against automatic differentiation."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from exacthessian import autograd
-from exacthessian.autograd.ufm import extended_errors, output_jacobians, sample_gradients
+from exacthessian.autograd.ufm import label_gradients, output_jacobians, sample_gradients
 from exacthessian.papers import deep_linear_ufm as dlu
 from exacthessian.studies import deep_linear_ufm as study
-from exacthessian.ufm import DeepLinearUFM, Layer, Split
+from exacthessian.ufm import DeepLinearUFM, Layer, Point, Split
 from exacthessian.ufm_cross_entropy import Collapse
 
 
@@ -18,6 +20,13 @@ def models(draw: st.DrawFn) -> DeepLinearUFM:
     classes, samples = draw(st.integers(2, 3)), draw(st.integers(1, 4))
     depth, width = draw(st.integers(1, 4)), classes + draw(st.integers(0, 2))
     return study.at_share(classes, samples, depth, width, draw(st.floats(0.01, 0.98)))
+
+
+def extended_errors(layer: Layer) -> np.ndarray:
+    """The gradients in h^(l) for every sample and label: of the features of a shorter model."""
+    short = Point((layer.inputs, *layer.point.weights[layer.number :]))
+    each = label_gradients(Layer(None, short, 0))
+    return np.einsum("skas->ska", each).reshape(-1, each.shape[2])
 
 
 def close(found: object, wanted: object, tol: float = 1e-10) -> bool:
@@ -68,25 +77,23 @@ def test_relu_layers_by_torch(slope: float) -> None:
     ufm = DeepLinearUFM(classes=3, samples=2, depth=3, width=5, ridge=1e-3)
     for seed in range(3):
         start = study.relu_start(ufm, seed)
-        for point in (start, ufm.nonnegative_optimum(np.random.default_rng(seed))):
-            point = type(point)(point.weights, point.ridge, slope)
+        for point in (start, study.nonnegative_optimum(ufm, np.random.default_rng(seed))):
+            point = replace(point, slope_at_zero=slope)
             for layer in ufm.layers(point):
-                assert close(layer.hessian(), autograd.hessian(layer), 1e-12)
+                assert close(sum(dlu.equation_5(layer)), autograd.hessian(layer), 1e-12)
                 mean = sample_gradients(layer).mean(axis=0)
-                assert close(layer.gradient.ravel(), mean, 1e-12)
+                assert close(dlu.equation_6(layer), mean, 1e-12)
             loss, parameters = autograd.loss_of(point)
             assert loss(parameters).item() == pytest.approx(point.loss(), abs=1e-14)
 
 
 def test_theorem_7_and_its_convention() -> None:
     ufm = DeepLinearUFM(classes=3, samples=2, depth=3, width=5, ridge=1e-3)
-    point = ufm.nonnegative_optimum(np.random.default_rng(0))
-    flat = type(point)(point.weights, point.ridge, slope_at_zero=0.0)
-    ranks = [
-        [int(np.linalg.matrix_rank(Layer(ufm, p, 1).hessian(), tol=1e-9)) for p in (point, flat)]
-    ]
-    assert ranks == [[9, 3]]
-    assert close(dlu.theorem_7(Layer(ufm, point, 1))[0], Layer(ufm, point, 1).hessian())
+    point = study.nonnegative_optimum(ufm, np.random.default_rng(0))
+    flat = replace(point, slope_at_zero=0.0)
+    both = [sum(dlu.equation_5(Layer(ufm, p, 1))) for p in (point, flat)]
+    assert [int(np.linalg.matrix_rank(hessian, tol=1e-9)) for hessian in both] == [9, 3]
+    assert close(dlu.theorem_7(Layer(ufm, point, 1))[0], both[0])
 
 
 def test_theorem_8_is_the_best_of_its_class() -> None:

@@ -7,7 +7,9 @@ from hypothesis import strategies as st
 
 from exacthessian import autograd
 from exacthessian.papers.deep_linear_ufm import equation_9
-from exacthessian.ufm_cross_entropy import Collapse, CrossEntropyUFM, fold, polytope, positive_scale
+from exacthessian.studies.deep_linear_ufm import polytope
+from exacthessian.ufm import Point
+from exacthessian.ufm_cross_entropy import Collapse, critical_scales
 
 
 @st.composite
@@ -31,14 +33,17 @@ def test_a_collapsed_point_and_its_spectra(point: Collapse, seed: int) -> None:
         model.parameters().size - first
     )
     found = np.linalg.eigvalsh(weights)[::-1]
-    assert np.abs(found - point.weights_spectrum().expand()).max() < 1e-13
+    assert np.abs(found - point.spectrum(features=False).expand()).max() < 1e-13
     for layer in point.layers(rng):
         assert autograd.spectrum(layer).distance(point.layer_spectrum(layer.number)) < 1e-11
 
 
-def test_the_gradient_is_that_of_the_loss() -> None:
+@pytest.mark.parametrize("relu", [False, True])
+@pytest.mark.parametrize("cross_entropy", [False, True])
+def test_the_gradient_is_that_of_the_loss(relu: bool, cross_entropy: bool) -> None:
     rng = np.random.default_rng(0)
-    model = CrossEntropyUFM([rng.standard_normal(s) for s in [(3, 6), (3, 3), (2, 3)]], 0.1)
+    shapes = [(3, 6), (3, 3), (3, 3), (2, 3)]
+    model = Point([rng.standard_normal(s) for s in shapes], 0.1, relu, cross_entropy)
     loss, parameters = autograd.loss_of(model)
     free = [parameter.requires_grad_() for parameter in parameters]
     loss(free).backward()
@@ -51,19 +56,20 @@ def test_the_gradient_is_that_of_the_loss() -> None:
 @pytest.mark.parametrize(("K", "L"), [(2, 3), (3, 3), (4, 2), (6, 4)])
 def test_the_hessian_is_positive_from_the_stated_scale_on(K: int, L: int) -> None:
     below, above = (
-        Collapse(K, 1, L, K, factor * positive_scale(K, L)).spectrum().values.min()
+        Collapse(K, 1, L, K, factor * critical_scales(K, L)[1]).spectrum().values.min()
         for factor in (0.99, 1.01)
     )
     assert below < -1e-4
     assert above > -1e-14
-    assert positive_scale(K, L) >= fold(K, L)
+    assert critical_scales(K, L)[1] >= critical_scales(K, L)[0]
+    assert critical_scales(K, 1) == (0.0, 0.0)
 
 
 def test_the_polytope_beats_the_simplex_for_six_classes() -> None:
     for ridge in (1e-3, 1e-2, 5e-2):
         point = Collapse(6, 2, 2, 6, equation_9(6, 2, 2, ridge))
         assert polytope(point).loss() < point.loss()
-        assert np.linalg.matrix_rank(polytope(point).logits) == 3
+        assert np.linalg.matrix_rank(polytope(point).outputs) == 3
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from exacthessian.aligned import AlignedChain
 from exacthessian.inputs import Array, real_array
 from exacthessian.scalar import TwoLayer
 from exacthessian.ufm import DeepLinearUFM, threshold
-from exacthessian.ufm_cross_entropy import fold
+from exacthessian.ufm_cross_entropy import critical_scales
 
 CLOSE = 0.05  # nearer than this, an answer that is not right is called close
 
@@ -69,7 +69,7 @@ CHECKABLE: Mapping[str, Checkable] = {
     "ufm-ex-clock": Checkable(
         lambda: 2 / DeepLinearUFM(4, 40, 4, 65, 5e-5).spectrum().values.max(),
     ),
-    "ce-ex-fold": Checkable(lambda: fold(2, depth=3)),
+    "ce-ex-fold": Checkable(lambda: critical_scales(2, depth=3)[0]),
     "os-ex-split": Checkable(lambda: _uniform(4, 3, 0.9)),
     "os-ex-residual": Checkable(lambda: _ridge_pair(1.0, 0.2)),
 }

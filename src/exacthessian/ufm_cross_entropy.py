@@ -10,54 +10,15 @@ times. Throughout
 """
 
 from dataclasses import dataclass
-from functools import reduce
-from operator import matmul
 
 import numpy as np
 from scipy.optimize import brentq
-from scipy.special import log_softmax
 
-from exacthessian.inputs import Array, nonnegative_number, whole_number
+from exacthessian.inputs import nonnegative_number, whole_number
 from exacthessian.spectrum import Spectrum
 from exacthessian.ufm import Layer, Point
 
 ROUNDING = 4 * float(np.finfo(np.float64).eps)
-
-
-@dataclass(frozen=True, eq=False)
-class CrossEntropyUFM(Point):
-    """Any point of the model: H_1, W_1, …, W_L (`weights`) and λ (`ridge`).
-
-    >>> point = CrossEntropyUFM([[[0.0, 0.0]], [[1.0], [1.0]]], ridge=1.0)
-    >>> bool(abs(point.loss() - np.log(2) - 1) < 1e-15)
-    True
-    """
-
-    @property
-    def logits(self) -> Array:
-        """Z = W_L ⋯ W_1 H_1, (K, Kn)."""
-        return reduce(matmul, reversed(self.weights))
-
-    def loss(self) -> float:
-        """Equation (7): the mean of −log softmax(z_ic)_c, plus ½λ‖·‖²."""
-        surprise = -np.vdot(self.labels, log_softmax(self.logits, axis=0))
-        return float(surprise) / self.labels.shape[1] + self._decay()
-
-    def gradient(self) -> Array:
-        """The gradient (P,): A_{l+1}ᵀ (P − Y) H_lᵀ/(Kn) + λW_l for layer l.
-
-        >>> CrossEntropyUFM([[[1.0, -1.0]], [[0.0], [0.0]]]).gradient()
-        array([ 0. ,  0. , -0.5,  0.5])
-        """
-        states = [self.weights[0]]
-        for weight in self.weights[1:]:
-            states.append(weight @ states[-1])
-        error = (np.exp(log_softmax(states[-1], axis=0)) - self.labels) / self.labels.shape[1]
-        slopes = []
-        for weight, received in zip(self.weights[:0:-1], states[-2::-1], strict=True):
-            slopes.append(error @ received.T)
-            error = weight.T @ error
-        return self._with_decay([error, *slopes[::-1]])
 
 
 @dataclass(frozen=True)
@@ -78,10 +39,9 @@ class Collapse:
     alpha: float
 
     def __post_init__(self) -> None:
-        whole_number("classes", self.classes, least=2)
-        whole_number("samples", self.samples, least=1)
-        whole_number("depth", self.depth, least=1)
-        if whole_number("width", self.width, least=1) < self.classes - 1:
+        for name, least in (("classes", 2), ("samples", 1), ("depth", 1), ("width", 1)):
+            whole_number(name, getattr(self, name), least)
+        if self.width < self.classes - 1:
             raise ValueError(
                 f"width must be at least classes − 1 = {self.classes - 1}, because collapsed "
                 f"class means span that many directions, got {self.width}"
@@ -145,22 +105,22 @@ class Collapse:
         penalty = (self.depth + 1) * (self.classes - 1) * self.singular_value**2
         return float(-np.log(self.confidence) + self.ridge * penalty / 2)
 
-    def point(self, rng: np.random.Generator) -> CrossEntropyUFM:
+    def point(self, rng: np.random.Generator) -> Point:
         """The factors H_1, W_1, …, W_L of (10) in random orthogonal frames.
 
-        >>> Collapse(3, 2, 2, 4, alpha=2.0).point(np.random.default_rng(0)).logits[:, :2].round(6)
+        >>> Collapse(3, 2, 2, 4, alpha=2.0).point(np.random.default_rng(0)).outputs[:, :2].round(6)
         array([[ 1.333333,  1.333333],
                [-0.666667, -0.666667],
                [-0.666667, -0.666667]])
         """
         shape = (self.width, self.classes - 1)
         # Any orthonormal basis of the zero-sum vectors serves as the first K − 1 columns of U_L.
-        logits = np.linalg.eigh(simplex(self.classes))[1][:, 1:]
+        logits = np.linalg.eigh(np.eye(self.classes) - 1 / self.classes)[1][:, 1:]
         hidden = [np.linalg.qr(rng.standard_normal(shape))[0] for _ in range(self.depth)]
         right = np.repeat(logits, self.samples, axis=0) / np.sqrt(self.samples)
         pairs = zip([*hidden, logits], [right, *hidden], strict=True)
         weights = [self.singular_value * left @ other.T for left, other in pairs]
-        return CrossEntropyUFM(tuple(weights), self.ridge)
+        return Point(tuple(weights), self.ridge, cross_entropy=True)
 
     def layers(self, rng: np.random.Generator) -> "list[Layer[Collapse]]":
         """The layers l = 1, …, L of the point in random frames."""
@@ -190,79 +150,19 @@ class Collapse:
         return (1, K - 1, K * (K - 3) // 2, (K - 1) * (K - 2) // 2) if K > 2 else (1, 0, 0, 0)
 
     def layer_spectrum(self, layer: int) -> Spectrum:
-        """The spectrum of the Hessian of W_l, l = `layer`, without its ridge term.
+        """The spectrum of the Hessian of W_l, l = `layer`, without its ridge term: on K×K matrices M
+        with zero row and column sums it is λα(I/K + τΔ), with Δ M = Σ_c M_cc s_c s_cᵀ.
 
         >>> Collapse(2, 1, 2, 3, alpha=np.log(3)).layer_spectrum(1)
         Spectrum(0.21255 × 1, 0 × 8)
         """
-        (b1, b2, b3), (top, ring, walks, turns) = self.levels, self.counts
-        rows = self.classes if layer == self.depth else self.width
-        return Spectrum.of(
-            (b1, top, "top"),
-            (b2, ring, "class"),
-            (b3, walks + turns, "mini-bulk"),
-            (0.0, rows * self.width - top - ring - walks - turns, "zero"),
-        )
-
-    def spectrum(self) -> Spectrum:
-        """All eigenvalues of the Hessian of (7), in H_1 and W_1..W_L, ridge term included.
-
-        With q = α/K the class directions couple to the global mean of H_1 through the block
-        λ[[Nq(1+(K−2)τ) − N + 2, qτ√(N(K−2))], [·, q(1+τ) + 1]].
-
-        >>> Collapse(2, 1, 1, 1, alpha=np.log(3)).spectrum()
-        Spectrum(0.5 × 1, 0.45599 × 1, 0.41198 × 1, 0.25 × 1)
-        """
-        K, n, L, d, lam = self.classes, self.samples, self.depth, self.width, self.ridge
-        N, free = L + 1, d - K + 1
-        even, odd, corner = self._dimensions
-        (b1, _, b3), (_, ring, walks, turns) = self.levels, self.counts
-        q, m = self.alpha / K, self.margin
-        coupling = q * m * np.sqrt(N * (K - 2))
-        mean = q * (1 + m) + 1
-        block = [[N * q * (1 + (K - 2) * m) - N + 2, coupling], [coupling, mean]]
-        low, high = lam * np.linalg.eigvalsh(block)
-        return Spectrum.of(
-            (N * (b1 - lam) + 2 * lam, 1, "top"),
-            (high, ring, "class, upper"),
-            (low, ring, "class, lower"),
-            (lam * mean, K - 1 - ring, "global mean"),
-            (N * (b3 - lam) + 2 * lam, walks, "mini-bulk, symmetric"),
-            (N * (b3 + lam), turns, "mini-bulk, antisymmetric"),
-            (b1 + lam, K * (n - 1), "within"),
-            (b3 + lam, K * (n - 1) * (K - 2), "within"),
-            (2 * lam, L * (even + corner), "balance"),
-            (lam, (L - 1) * free**2 + d + free * (K * n - K + 1), "idle"),
-            (0.0, L * (odd + corner), "orbit"),
-        )
-
-    def weights_spectrum(self) -> Spectrum:
-        """The same in the weights W_1..W_L alone and without ridge: L β_i − (L−1)λ on symmetric
-        directions, L β_3 + (L−1)λ on antisymmetric ones, ±λ for moves that compensate each other
-        in two layers, 0 for the rest.
-
-        >>> Collapse(2, 1, 2, 3, alpha=np.log(3)).weights_spectrum()
-        Spectrum(0.257961 × 3, 0.167138 × 1, 0 × 9, -0.257961 × 2)
-        """
-        L, d, lam = self.depth, self.width, self.ridge
-        even, odd, corner = self._dimensions
-        (b1, b2, b3), (top, ring, walks, turns) = self.levels, self.counts
-        shift = (L - 1) * lam
-        return Spectrum.of(
-            (L * b1 - shift, top, "top"),
-            (L * b2 - shift, ring, "class"),
-            (L * b3 - shift, walks, "mini-bulk, symmetric"),
-            (L * b3 + shift, turns, "mini-bulk, antisymmetric"),
-            (lam, (L - 1) * (even + corner), "balance"),
-            (-lam, (L - 1) * (odd + corner), "orbit"),
-            (0.0, corner + d + (L - 1) * (d - self.classes + 1) ** 2, "idle"),
-        )
+        return self._of_map(layer, 1 / self.classes, self.margin)
 
     def papyan(self, layer: int) -> dict[str, Spectrum]:
         """Papyan's parts of the Hessian of W_l without its ridge term. With g_cc' the gradient for
         a sample of class c if its label were c', and weights p_cc'/(Kn): "own" has c' = c, "class"
         the means over c' ≠ c, "cross" the covariance around them; within the classes nothing is
-        left. On K×K matrices M with zero row and column sums, with Δ M = Σ_c M_cc s_c s_cᵀ,
+        left. With Δ as in `layer_spectrum`,
 
             own = λα K p/Γ Δ,  class = λα K p²/(K−1) Δ,  cross = λα (I/K − Δ/(K−1)).
 
@@ -272,106 +172,95 @@ class Collapse:
         class 0.162033 × 1, 0.0810167 × 2, 0 × 1
         cross 0.0653029 × 1, 0.0326514 × 2, 0 × 1
         """
-        K, p, unit = self.classes, self.confidence, self.ridge * self.alpha
-        _, ring, walks, turns = self.counts
-        rest = (K if layer == self.depth else self.width) * self.width - 1 - ring
-        parts = {"own": unit * K * p * self.wrong, "class": unit * K * p**2 / (K - 1)}
-        diagonal = {
-            name: Spectrum.of(
-                (size * (K - 1) / K, 1, "top"),
-                (size * (K - 2) / K, ring, "class"),
-                (0, rest, "zero"),
-            )
-            for name, size in parts.items()
+        K, p = self.classes, self.confidence
+        return {
+            "own": self._of_map(layer, 0.0, K * p * self.wrong),
+            "class": self._of_map(layer, 0.0, K * p**2 / (K - 1)),
+            "cross": self._of_map(layer, 1 / K, -1 / (K - 1)),
         }
-        cross = Spectrum.of(
-            (unit / (K * (K - 1)), ring, "class"),
-            (unit / K, walks + turns, "mini-bulk"),
-            (0.0, rest + 1 - walks - turns, "zero"),
+
+    def spectrum(self, features: bool = True) -> Spectrum:
+        """All eigenvalues of the Hessian of (7): in H_1 and W_1..W_L, ridge term included, or in
+        the weights alone and without ridge.
+
+        On m moved factors β_i becomes mβ_i − (m−1)λ on symmetric directions and mβ_i + (m−1)λ on
+        antisymmetric ones; moves that compensate each other have ±λ. With q = α/K the class
+        directions couple to the global mean of H_1 through the block
+        λ[[Nq(1+(K−2)τ) − N + 2, qτ√(N(K−2))], [·, q(1+τ) + 1]].
+
+        >>> Collapse(2, 1, 1, 1, alpha=np.log(3)).spectrum()
+        Spectrum(0.5 × 1, 0.45599 × 1, 0.41198 × 1, 0.25 × 1)
+        >>> Collapse(2, 1, 2, 3, alpha=np.log(3)).spectrum(features=False)
+        Spectrum(0.257961 × 3, 0.167138 × 1, 0 × 9, -0.257961 × 2)
+        """
+        K, n, d, lam, k = self.classes, self.samples, self.width, self.ridge, self.classes - 1
+        m, shift = (self.depth + 1, lam) if features else (self.depth, 0.0)
+        (b1, b2, b3), (_, ring, walks, turns), free = self.levels, self.counts, d - k
+        entries = [
+            (m * b1 - (m - 1) * lam + shift, 1, "top"),
+            (m * b3 - (m - 1) * lam + shift, walks, "mini-bulk, symmetric"),
+            (m * b3 + (m - 1) * lam + shift, turns, "mini-bulk, antisymmetric"),
+            (shift + lam, (m - 1) * (k * (k + 1) // 2 + k * free), "balance"),
+            (shift - lam, (m - 1) * (k * (k - 1) // 2 + k * free), "orbit"),
+            (shift, (self.depth - 1) * free**2 + d, "idle"),
+        ]
+        if not features:
+            first = (m * b2 - (m - 1) * lam, ring, "class")
+            return Spectrum.of(*entries, first, (0.0, k * free, "idle"))
+        q, tau = self.alpha / K, self.margin
+        coupling, mean = q * tau * np.sqrt(m * (K - 2)), q * (1 + tau) + 1
+        block = [[m * q * (1 + (K - 2) * tau) - m + 2, coupling], [coupling, mean]]
+        low, high = lam * np.linalg.eigvalsh(block)
+        return Spectrum.of(
+            *entries,
+            (high, ring, "class, upper"),
+            (low, ring, "class, lower"),
+            (lam * mean, K - 1 - ring, "global mean"),
+            (b1 + lam, K * (n - 1), "within"),
+            (b3 + lam, K * (n - 1) * (K - 2), "within"),
+            (lam, free * (K * n - k), "idle"),
         )
-        return diagonal | {"cross": cross}
 
-    @property
-    def _dimensions(self) -> tuple[int, int, int]:
-        """Of symmetric and of antisymmetric k×k matrices, and k(d − k)."""
-        k = self.classes - 1
-        return k * (k + 1) // 2, k * (k - 1) // 2, k * (self.width - k)
+    def _of_map(self, layer: int, plain: float, diagonal: float) -> Spectrum:
+        """The spectrum of λα(plain·I + diagonal·Δ) on the parameters of W_l: Δ is (K−1)/K once,
+        (K−2)/K on K−1 directions and 0 on the others.
+        """
+        K, unit, (_, ring, walks, turns) = self.classes, self.ridge * self.alpha, self.counts
+        rows = K if layer == self.depth else self.width
+        return Spectrum.of(
+            (unit * (plain + diagonal * (K - 1) / K), 1, "top"),
+            (unit * (plain + diagonal * (K - 2) / K), ring, "class"),
+            (unit * plain, walks + turns, "mini-bulk"),
+            (0.0, rows * self.width - 1 - ring - walks - turns, "zero"),
+        )
 
 
-def simplex(classes: int) -> Array:
-    """S = I − 1 1ᵀ/K, (K, K), the projector onto vectors of sum zero; its columns are s_1..s_K.
+def critical_scales(classes: int, depth: int) -> tuple[float, float]:
+    """Two logit scales of the collapsed point, both 0 for L = 1. First the fold, where the two
+    solutions of (9) meet: αp = (L−1)/(L+1). Then α_+, the least α at which the Hessian in all of
+    H_1, W_1..W_L, ridge included, has no negative eigenvalue; it has none at any larger α.
 
-    >>> simplex(2)
-    array([[ 0.5, -0.5],
-           [-0.5,  0.5]])
+    K ≥ 4: α_+ = K(L−1)/(L+1). K = 2: the fold. K = 3: the zero of the determinant of the 2×2 block
+    that couples the class directions to the global mean of H_1.
+
+    >>> [round(scale, 3) for scale in (*critical_scales(4, depth=3), *critical_scales(3, depth=3))]
+    [1.034, 2.0, 0.905, 1.101]
     """
-    return np.eye(classes) - 1 / classes
-
-
-def fold(classes: int, depth: int) -> float:
-    """The scale at which the two solutions of (9) meet: αp = (L−1)/(L+1). It is 0 for L = 1.
-
-    >>> round(fold(classes=4, depth=3), 3)
-    1.034
-    """
-    level = (depth - 1) / (depth + 1)
+    K, N = classes, depth + 1
+    level = (N - 2) / N
     if level == 0:
-        return 0.0
-    # p lies between 1/K and 1, so α lies between the level and K times it.
-    return float(
-        brentq(
-            lambda alpha: alpha / (1 + (classes - 1) * np.exp(-alpha)) - level,
-            level,
-            classes * level,
-            xtol=ROUNDING,
-            rtol=ROUNDING,
-        )
-    )
+        return 0.0, 0.0
 
-
-def positive_scale(classes: int, depth: int) -> float:
-    """The least α at which the Hessian in all of H_1, W_1..W_L, ridge included, has no negative
-    eigenvalue; it has none at any larger α.
-
-    K ≥ 4: K(L−1)/(L+1). K = 2: the fold. K = 3: the zero of the determinant of the 2×2 block that
-    couples the class directions to the global mean of H_1.
-
-    >>> positive_scale(4, depth=3), round(positive_scale(3, depth=3), 3)
-    (2.0, 1.101)
-    """
-    N = depth + 1
-    bound = classes * (N - 2) / N
-    if classes >= 4 or depth == 1:
-        return float(bound)
-    if classes == 2:
-        return fold(classes, depth)
+    def excess(alpha: float) -> float:
+        return float(alpha / (1 + (K - 1) * np.exp(-alpha)) - level)
 
     def determinant(alpha: float) -> float:
         q = alpha / 3
         gain = q * float(np.expm1(alpha) / (2 + np.exp(alpha)))
         return (N * q - N + 2) * (q + gain + 1) + N * gain * (q + 1)
 
-    return float(brentq(determinant, fold(3, depth), bound, xtol=ROUNDING, rtol=ROUNDING))
-
-
-def polytope(point: Collapse) -> CrossEntropyUFM:
-    """A point of lower rank at the n, L, d, λ and α of `point`: Z = α G ⊗ 1_nᵀ with the Gram
-    matrix G of the first K corners e_1, −e_1, e_2, −e_2, … of a cross-polytope, rank ⌈K/2⌉, as
-    balanced factors, whose singular values are the (L+1)-th roots of those of Z.
-
-    >>> point = Collapse(4, 2, 3, 5, alpha=3.0)
-    >>> polytope(point).loss() < point.loss()
-    True
-    """
-    K, n, d = point.classes, point.samples, point.width
-    axes = np.repeat(np.eye((K + 1) // 2), 2, axis=0)[:K]
-    corners = axes * np.where(np.arange(K) % 2, -1.0, 1.0)[:, None]
-    logits = point.alpha * np.kron(corners @ corners.T, np.ones(n))
-    left, values, right = np.linalg.svd(logits, full_matrices=False)
-    rank = corners.shape[1]
-    root = values[:rank, None] ** (1 / (point.depth + 1))
-    into, middle, out = np.zeros((d, K * n)), np.zeros((d, d)), np.zeros((K, d))
-    into[:rank] = root * right[:rank]
-    middle[:rank, :rank] = np.diag(root[:, 0])
-    out[:, :rank] = left[:, :rank] * root.T
-    return CrossEntropyUFM((into, *[middle] * (point.depth - 1), out), point.ridge)
+    # p lies between 1/K and 1, so α lies between the level and K times it.
+    fold = float(brentq(excess, level, K * level, xtol=ROUNDING, rtol=ROUNDING))
+    if K == 3:
+        return fold, float(brentq(determinant, fold, 3 * level, xtol=ROUNDING, rtol=ROUNDING))
+    return fold, fold if K == 2 else K * level

@@ -60,7 +60,9 @@ def train_classifier(
     >>> last.step, last.weights[0].shape, last.loss < first.loss, last.accuracy
     (50, (3, 4), True, 1.0)
     """
-    (x, labels), (tested, answers) = _samples(training), _samples(held_out)
+    given = (training, held_out)
+    x, tested = (torch.tensor(np.asarray(images), dtype=torch.float32) for images, _ in given)
+    labels, answers = (torch.tensor(np.asarray(own), dtype=torch.int64) for _, own in given)
     classes, last = int(labels.max()) + 1, max(keep)
     y = torch.eye(classes)[labels]
     with torch.random.fork_rng(devices=[]):
@@ -74,10 +76,8 @@ def train_classifier(
     for step in range(last + 1):
         mapped = features(x)
         loss = ((head(mapped) - y) ** 2).sum() / (2 * len(x)) + ridge / 2 * _squares(head)
-        if penalty == "features":
-            loss = loss + ridge * classes / len(x) / 2 * (mapped**2).sum()
-        else:
-            loss = loss + ridge / 2 * _squares(features)
+        penalised = classes / len(x) * (mapped**2).sum()
+        loss = loss + ridge / 2 * (penalised if penalty == "features" else _squares(features))
         if step in keep:
             with torch.no_grad():
                 right = head(features(tested)).argmax(dim=1) == answers
@@ -106,12 +106,6 @@ def _feature_map(kind: str, pixels: int, width: int) -> nn.Module:
         nn.Flatten(),
         nn.Linear(16 * ((pixels + 3) // 4) ** 2, width),
     )
-
-
-def _samples(given: Samples) -> tuple[Tensor, Tensor]:
-    images, labels = given
-    x, y = np.asarray(images, dtype=np.float32), np.asarray(labels, dtype=np.int64)
-    return torch.from_numpy(x), torch.from_numpy(y)
 
 
 def _squares(module: nn.Module) -> Tensor:

@@ -17,7 +17,7 @@ from exacthessian.chain import LinearChain
 from exacthessian.inputs import Array
 from exacthessian.spectrum import Spectrum
 from exacthessian.ufm import DeepLinearUFM, Layer, Split, threshold
-from exacthessian.ufm_cross_entropy import ROUNDING, Collapse, fold, simplex
+from exacthessian.ufm_cross_entropy import ROUNDING, Collapse, critical_scales
 
 Linear = Layer[DeepLinearUFM]
 
@@ -39,7 +39,8 @@ def equation_5(layer: Linear) -> Split:
     >>> [part.shape for part in equation_5(_example())]
     [(9, 9), (9, 9), (9, 9)]
     """
-    return Split(*(rows.T @ rows for rows in layer.split()))
+    vectors = np.einsum("ska,bs->skab", layer.slopes, layer.inputs)
+    return Split(*(rows.T @ rows for rows in Split.of(vectors)))
 
 
 def theorem_2(layer: Linear) -> Split:
@@ -63,8 +64,7 @@ def equation_6(layer: Linear) -> Array:
     (9,)
     """
     errors = np.einsum("ska,ks->as", layer.slopes, layer.residuals)
-    each = [np.kron(u, h) for u, h in zip(errors.T, layer.inputs.T, strict=True)]
-    return np.mean(each, axis=0)
+    return (errors @ layer.inputs.T).ravel() / layer.inputs.shape[1]
 
 
 def theorem_3(layer: Linear) -> Array:
@@ -165,7 +165,7 @@ def equation_9(classes: int, samples: int, depth: int, ridge: float) -> float:
         return float(growth - alpha - np.log1p((classes - 1) * np.exp(-alpha)) - target)
 
     highest = 2 + 2 * abs(target) + 2 * depth  # the logarithms grow more slowly than α
-    return float(brentq(excess, fold(classes, depth), highest, xtol=ROUNDING, rtol=ROUNDING))
+    return float(brentq(excess, critical_scales(classes, depth)[0], highest, xtol=ROUNDING, rtol=ROUNDING))
 
 
 def theorem_9(layer: Layer[Collapse]) -> Array:
@@ -190,9 +190,9 @@ def theorem_9_eigenvalues(point: Collapse) -> tuple[float, float, float]:
     >>> [round(value / values[0], 12) for value in values]
     [1.0, 0.75, 0.25]
     """
-    K, n, L, alpha = point.classes, point.samples, point.depth, point.alpha
-    scale = (alpha * np.sqrt(n)) ** (2 * L / (L + 1)) / n
-    beta = float(scale * np.exp(-alpha) / (1 + (K - 1) * np.exp(-alpha)) ** 2)
+    K, n, L = point.classes, point.samples, point.depth
+    scale = (point.alpha * np.sqrt(n)) ** (2 * L / (L + 1)) / n
+    beta = float(scale * point.confidence * point.wrong)
     return beta, beta * (K - 1) / K, beta / K
 
 
@@ -214,7 +214,7 @@ def theorem_9_eigenvectors(classes: int) -> tuple[Array, Array, Array]:
     >>> [len(group) for group in theorem_9_eigenvectors(4)]
     [1, 6, 9]
     """
-    S = simplex(classes)
+    S = _simplex(classes)
     pairs = list(combinations(range(classes), 2))
     middle = [np.outer(S[a], S[a]) - np.outer(S[b], S[b]) for a, b in pairs]
     last = [np.outer(S[a], S[b]) - np.outer(S[b], S[a]) for a, b in pairs]
@@ -288,8 +288,7 @@ def equation_16(layer: Linear) -> Array:
     >>> bool(np.abs(equation_16(_example())).max() < 1e-15)
     True
     """
-    fit = layer.slopes[0].T @ layer.residuals @ layer.inputs.T
-    return _ridge(layer.model) * layer.weight + fit / layer.inputs.shape[1]
+    return _ridge(layer.model) * layer.weight + equation_6(layer).reshape(layer.weight.shape)
 
 
 def equation_17(classes: int, samples: int, depth: int, ridge: float) -> float:
@@ -332,7 +331,7 @@ def equation_24(classes: int) -> Array:
     >>> print(Spectrum.from_matrix(equation_24(3)))
     1 × 1, 0.666667 × 2, 0.333333 × 1, 0 × 5
     """
-    S = simplex(classes)
+    S = _simplex(classes)
     diagonal = np.array([np.kron(s, s) for s in S])
     return diagonal.T @ diagonal + np.kron(S, S) / classes
 
@@ -378,7 +377,7 @@ def lemma_7(classes: int, label: int) -> Array:
            [-1.,  1.,  0.],
            [-1.,  0.,  1.]])
     """
-    S = simplex(classes)
+    S = _simplex(classes)
     return classes * np.outer(S[label], S[label]) + S
 
 
@@ -398,6 +397,11 @@ def _ridge(ufm: DeepLinearUFM) -> float:
     """λ, the same for all layers as in the paper."""
     (lam,) = set(np.atleast_1d(ufm.ridge).tolist())
     return lam
+
+
+def _simplex(classes: int) -> Array:
+    """S = I − 1 1ᵀ/K, (K, K); its columns are s_1..s_K."""
+    return np.eye(classes) - 1 / classes
 
 
 def _unit(means: Array) -> Array:

@@ -1,26 +1,19 @@
-"""Experiments of the chapter on the deep linear UFM: starts, runs, and what they measure."""
+"""Experiments of the chapter on the deep linear UFM: points, starts, runs, and what they measure."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import pairwise
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
-from scipy.special import log_softmax
+from numpy.typing import ArrayLike
 
 from exacthessian.chain import LinearChain
-from exacthessian.descent import descend
 from exacthessian.inputs import Array
-from exacthessian.ufm import (
-    DeepLinearUFM,
-    Layer,
-    Point,
-    ReluUFM,
-    minimise,
-    nonnegative_frame,
-    threshold,
-)
-from exacthessian.ufm_cross_entropy import Collapse, CrossEntropyUFM
+from exacthessian.live import progress
+from exacthessian.papers.deep_linear_ufm import equation_6
+from exacthessian.ufm import DeepLinearUFM, Layer, Point, minimise, threshold
+from exacthessian.ufm_cross_entropy import Collapse
 
 
 def at_share(classes: int, samples: int, depth: int, width: int, share: float) -> DeepLinearUFM:
@@ -47,64 +40,108 @@ def optima() -> list[tuple[DeepLinearUFM, LinearChain]]:
     return built + [(ufm, minimise(ufm.random_point(rng))) for ufm in (models[1], models[4])]
 
 
-@dataclass(frozen=True, eq=False)
-class Nesterov:
-    """A point that descends with momentum m: v ← mv + ∇, θ ← θ − η(∇ + mv).
+def nonnegative_frame(width: int, classes: int, rng: np.random.Generator) -> Array:
+    """A random d×K matrix with orthonormal columns and no negative entry. Its columns have
+    disjoint supports, so at least (K−1)d of its Kd entries are zero; here exactly as many.
 
-    >>> path = descend(Nesterov(relu_start(DeepLinearUFM(2, 1, 2, 2, 0.02), seed=0), 0.5), 0.3, 200)
-    >>> bool(path.losses[-1] < path.losses[0])
+    >>> frame = nonnegative_frame(5, 2, np.random.default_rng(0))
+    >>> bool(np.allclose(frame.T @ frame, np.eye(2))), int(np.sum(frame == 0))
+    (True, 5)
+    """
+    extra = rng.integers(0, classes, width - classes)
+    owner = rng.permutation(np.concatenate([np.arange(classes), extra]))
+    frame = np.zeros((width, classes))
+    frame[np.arange(width), owner] = rng.uniform(0.5, 1.5, width)
+    return frame / np.linalg.norm(frame, axis=0)
+
+
+def nonnegative_optimum(ufm: DeepLinearUFM, rng: np.random.Generator) -> Point:
+    """A random optimum whose H_2..H_L have no negative entry, so that ReLUs do not act there
+    (Definition 2): non-negative frames P_1..P_{L−1}, and P_0 with any signs.
+
+    >>> ufm = DeepLinearUFM(classes=3, samples=2, depth=3, width=5, ridge=1e-3)
+    >>> point = nonnegative_optimum(ufm, np.random.default_rng(0))
+    >>> abs(point.loss() - ufm.loss()) < 1e-14, bool(np.all(point.features(3) >= 0))
+    (True, True)
+    """
+    # A first frame with disjoint supports and any signs, so that the zeros of H_2 are exact.
+    signs = rng.choice([-1.0, 1.0], (ufm.width, 1))
+    first, *above = (nonnegative_frame(ufm.width, ufm.classes, rng) for _ in range(ufm.depth))
+    frames = [ufm.labels.T / np.sqrt(ufm.samples), signs * first, *above, np.eye(ufm.classes)]
+    pairs = zip(ufm.scales, pairwise(frames), strict=True)
+    weights = (scale * upper @ lower.T for scale, (lower, upper) in pairs)
+    return Point(tuple(weights), ufm.ridge, relu=True)
+
+
+def bent(point: Point, overlap: ArrayLike) -> Point:
+    """A collapsed point of the ReLU model moved to H̄_2 = r Q Φ without a change of loss,
+    Φ = `overlap` (K, K): positive semidefinite, ones on the diagonal, nothing positive off it. The
+    two factors are W_1 = t_1 Q √Φ Pᵀ and H_1 = t_0 P √Φ Y/√n.
+
+    >>> point = Point([np.eye(2), np.eye(2), np.eye(2)], ridge=0.02, relu=True)
+    >>> bent(point, [[1, -0.5], [-0.5, 1]]).features(2)
+    array([[ 1. , -0.5],
+           [-0.5,  1. ]])
+    """
+    values, vectors = np.linalg.eigh(np.asarray(overlap, dtype=float))
+    root = (vectors * np.sqrt(np.maximum(values, 0.0))) @ vectors.T
+    features, first, *rest = point.weights
+    samples = features.shape[1] // len(root)
+    means = features[:, ::samples]
+    size = np.linalg.norm(means[:, 0])
+    moved = np.repeat(means @ root, samples, axis=1)
+    return replace(point, weights=(moved, first @ means @ root @ means.T / size**2, *rest))
+
+
+def polytope(point: Collapse) -> Point:
+    """A point of lower rank at the n, L, d, λ and α of `point`: Z = α G ⊗ 1_nᵀ with the Gram
+    matrix G of the first K corners e_1, −e_1, e_2, −e_2, … of a cross-polytope, rank ⌈K/2⌉, as
+    balanced factors, whose singular values are the (L+1)-th roots of those of Z.
+
+    >>> point = Collapse(4, 2, 3, 5, alpha=3.0)
+    >>> polytope(point).loss() < point.loss()
     True
     """
-
-    point: Point
-    momentum: float
-    speed: Array | None = None
-
-    def loss(self) -> float:
-        """The loss of the point."""
-        return self.point.loss()
-
-    def step(self, eta: float) -> Self:
-        """One step of Nesterov's descent."""
-        slope = self.point.gradient()
-        speed = slope if self.speed is None else self.momentum * self.speed + slope
-        move = eta * (slope + self.momentum * speed)
-        return replace(
-            self, point=self.point.with_parameters(self.point.parameters() - move), speed=speed
-        )
+    rank = (point.classes + 1) // 2
+    corners = np.repeat(np.eye(rank), 2, axis=0)[: point.classes]
+    corners[1::2] *= -1
+    logits = point.alpha * np.kron(corners @ corners.T, np.ones(point.samples))
+    left, values, right = np.linalg.svd(logits, full_matrices=False)
+    root = np.diag(values[:rank] ** (1 / (point.depth + 1)))
+    axes = np.eye(point.width)[:, :rank]
+    weights = (axes @ root @ right[:rank], *[axes @ root @ axes.T] * (point.depth - 1))
+    return Point((*weights, left[:, :rank] @ root @ axes.T), point.ridge, cross_entropy=True)
 
 
-def relu_start(ufm: DeepLinearUFM, seed: int) -> ReluUFM:
-    """Entries N(0, 1/d), weights first and features last.
+def relu_start(ufm: DeepLinearUFM, seed: int) -> Point:
+    """A start for training with ReLU: entries N(0, 1/d), those of `DeepLinearUFM.random_point`.
 
     >>> [weight.shape for weight in relu_start(DeepLinearUFM(2, 3, 2, 4, 0.01), seed=0).weights]
     [(4, 6), (4, 4), (2, 4)]
     """
-    rng, root = np.random.default_rng(seed), np.sqrt(ufm.width)
-    widths = [ufm.width] * ufm.depth + [ufm.classes]
-    weights = [rng.standard_normal((b, a)) / root for a, b in pairwise(widths)]
-    features = rng.standard_normal((ufm.width, ufm.classes * ufm.samples)) / root
-    return ReluUFM((features, *weights), ufm.ridge)
+    return Point(ufm.random_point(np.random.default_rng(seed)).weights, ufm.ridge, relu=True)
 
 
 def train(
     start: Point, stages: Iterable[tuple[int, float, float]], keep: Sequence[int]
-) -> dict[int, Any]:
-    """Nesterov's descent in stages of (steps, rate, momentum); the points at the steps in `keep`,
-    counted over all stages.
+) -> dict[int, Point]:
+    """Nesterov's descent, v ← mv + ∇ and θ ← θ − η(∇ + mv), in stages of (steps, rate η, momentum
+    m); the points at the steps in `keep`, counted over all stages.
 
     >>> start = relu_start(DeepLinearUFM(2, 1, 2, 2, 0.02), seed=0)
-    >>> sorted(train(start, [(10, 0.1, 0.5), (10, 0.3, 0.9)], keep=[0, 15, 20]))
-    [0, 15, 20]
+    >>> path = train(start, [(10, 0.1, 0.5), (190, 0.3, 0.5)], keep=[0, 15, 200])
+    >>> list(path), path[200].loss() < path[0].loss()
+    ([0, 15, 200], True)
     """
-    state, done = Nesterov(start, 0.0), 0
-    kept: dict[int, Any] = {}
-    for steps, rate, momentum in stages:
-        state = replace(state, momentum=momentum)
-        record = sorted({step - done for step in keep if done <= step <= done + steps} | {steps})
-        path = descend(state, rate, steps, record)
-        kept |= {done + time: s.point for time, s in zip(path.times, path.states, strict=True)}
-        state, done = path.last, done + steps
+    plan = [(rate, momentum) for steps, rate, momentum in stages for _ in range(steps)]
+    point, speed, kept = start, np.zeros(start.parameters().size), {0: start}
+    for done, (rate, momentum) in enumerate(progress(plan, "steps"), start=1):
+        slope = point.gradient()
+        speed = momentum * speed + slope
+        move = rate * (slope + momentum * speed)
+        point = point.with_parameters(point.parameters() - move)
+        if done in keep:
+            kept[done] = point
     return {step: kept[step] for step in keep}
 
 
@@ -113,18 +150,14 @@ def alignment(layer: Layer[Any]) -> Array:
     1 exactly for an eigenvector, 0 where the image is zero.
 
     >>> ufm = DeepLinearUFM(classes=3, samples=2, depth=3, width=5, ridge=1e-3)
-    >>> layer = ufm.layers(ufm.nonnegative_optimum(np.random.default_rng(0)))[1]
+    >>> layer = ufm.layers(nonnegative_optimum(ufm, np.random.default_rng(0)))[1]
     >>> bool(np.allclose(alignment(layer), 1))
     True
     """
-    above, here, slopes = layer.above, layer.here, layer.slopes
-    moved = np.einsum("ska,ac->skc", slopes, above)
-    weight = layer.inputs.T @ here / len(slopes)
-    pulled = np.einsum("ska,skc->sca", slopes, moved)
-    images = np.einsum("sca,se,bs->ceab", pulled, weight, layer.inputs, optimize=True)
-    pairs = np.einsum("ac,be->ceab", above, here)
-    inner = (images * pairs).sum(axis=(2, 3))
-    return _ratio(inner**2, (images**2).sum(axis=(2, 3)) * (pairs**2).sum(axis=(2, 3)))
+    A, h, weight = layer.slopes, layer.inputs, layer.inputs.T @ layer.here / layer.inputs.shape[1]
+    pulled = np.einsum("ska,skb,bc->sca", A, A, layer.above, optimize=True)
+    images = np.einsum("sca,se,bs->ceab", pulled, weight, h, optimize=True)
+    return _cosines(images.reshape(*images.shape[:2], -1), _pairs(layer)) ** 2
 
 
 def gradient_shares(layer: Layer[Any]) -> Array:
@@ -132,13 +165,11 @@ def gradient_shares(layer: Layer[Any]) -> Array:
     μ_c^{l+1} ⊗ μ_c'^l; by Theorem 3 it is 1/K for c = c' and 0 otherwise.
 
     >>> ufm = DeepLinearUFM(classes=2, samples=2, depth=3, width=5, ridge=1e-3)
-    >>> layer = ufm.layers(ufm.nonnegative_optimum(np.random.default_rng(0)))[1]
+    >>> layer = ufm.layers(nonnegative_optimum(ufm, np.random.default_rng(0)))[1]
     >>> bool(np.allclose(gradient_shares(layer), np.eye(2) / 2))
     True
     """
-    above, here, gradient = layer.above, layer.here, layer.gradient
-    sizes = np.outer((above**2).sum(axis=0), (here**2).sum(axis=0)) * (gradient**2).sum()
-    return _ratio((above.T @ gradient @ here) ** 2, sizes)
+    return _cosines(_pairs(layer), equation_6(layer)) ** 2
 
 
 def singular_alignment(layer: Layer[Any]) -> tuple[Array, Array]:
@@ -146,17 +177,12 @@ def singular_alignment(layer: Layer[Any]) -> tuple[Array, Array]:
     each (K,), and 1 exactly for singular vectors.
 
     >>> ufm = DeepLinearUFM(classes=2, samples=2, depth=3, width=5, ridge=1e-3)
-    >>> layer = ufm.layers(ufm.nonnegative_optimum(np.random.default_rng(0)))[1]
+    >>> layer = ufm.layers(nonnegative_optimum(ufm, np.random.default_rng(0)))[1]
     >>> bool(np.allclose(singular_alignment(layer), 1))
     True
     """
-    W = layer.weight
-    images = ((layer.above, W @ (W.T @ layer.above)), (layer.here, W.T @ (W @ layer.here)))
-    left, right = (
-        _ratio((v * w).sum(axis=0), np.linalg.norm(v, axis=0) * np.linalg.norm(w, axis=0))
-        for v, w in images
-    )
-    return left, right
+    W, left, right = layer.weight, layer.above.T, layer.here.T
+    return _cosines(left, left @ W @ W.T), _cosines(right, right @ W.T @ W)
 
 
 def frame_distance(means: Array) -> float:
@@ -171,9 +197,9 @@ def frame_distance(means: Array) -> float:
 
 
 def family_distance(means: Array) -> float:
-    """How far `means` (d, K) are from the set r Q M of equal loss at layer 2, relative to their
+    """How far `means` (d, K) are from the set r Q Φ of equal loss at layer 2, relative to their
     norm: with r Q = σ(means), the largest of: σ(means) not an orthogonal frame; means outside its
-    span; M not symmetric; M not positive semidefinite.
+    span; Φ not symmetric; Φ not positive semidefinite.
 
     >>> family_distance(np.array([[1.0, -0.5], [-0.5, 1.0]]))
     0.0
@@ -199,7 +225,7 @@ def negative_share(features: Array) -> float:
 
 def class_member(
     ufm: DeepLinearUFM, tilts: Sequence[float], norms: Sequence[float], rng: np.random.Generator
-) -> ReluUFM:
+) -> Point:
     """A random member of the class of Theorem 8, with negative entries: H̄_l is a multiple of
     cos θ_l Q_l − sin θ_l Q'_l (l = 2..L), with Q_l and Q'_l non-negative frames whose supports do
     not meet (d ≥ 2K), and H_1, W_1..W_L have the Frobenius norms `norms` (L+1). Both H̄_l and its
@@ -221,10 +247,10 @@ def class_member(
         for size, above, below in zip(norms[1:], [*outputs, np.eye(K)], inputs, strict=True)
     ]
     features = norms[0] * np.repeat(inputs[0], n, axis=1) / np.sqrt(K * n)
-    return ReluUFM((features, *weights), ufm.ridge)
+    return Point((features, *weights), ufm.ridge, relu=True)
 
 
-def cross_entropy_run(point: Collapse, seed: int) -> CrossEntropyUFM:
+def cross_entropy_run(point: Collapse, seed: int) -> Point:
     """A minimum of the cross-entropy loss from entries N(0, 1/d), at the sizes and λ of `point`.
 
     >>> end = cross_entropy_run(Collapse(2, 1, 1, 2, alpha=np.log(3)), seed=0)
@@ -232,54 +258,30 @@ def cross_entropy_run(point: Collapse, seed: int) -> CrossEntropyUFM:
     True
     """
     rng = np.random.default_rng(seed)
-    shapes = [weight.shape for weight in point.point(rng).weights]
-    start = [rng.standard_normal(shape) / np.sqrt(point.width) for shape in shapes]
-    found: CrossEntropyUFM = minimise(CrossEntropyUFM(tuple(start), point.ridge))
+    start = point.point(rng)
+    theta = rng.standard_normal(start.parameters().size) / np.sqrt(point.width)
+    found: Point = minimise(start.with_parameters(theta))
     return found
 
 
-def scales(point: CrossEntropyUFM) -> Array:
+def scales(point: Point) -> Array:
     """The K singular values of Z, divided by √n: the sizes of its logits, 0 for what is not used.
 
-    >>> scales(CrossEntropyUFM([[[2.0, 2.0]], [[1.0], [0.0]]])).round(12)
+    >>> scales(Point([[[2.0, 2.0]], [[1.0], [0.0]]], cross_entropy=True)).round(12)
     array([2.82842712, 0.        ])
     """
-    sizes = np.linalg.svd(point.logits, compute_uv=False)
-    return sizes / np.sqrt(point.logits.shape[1] // len(point.logits))
+    sizes = np.linalg.svd(point.outputs, compute_uv=False)
+    return sizes / np.sqrt(point.outputs.shape[1] // len(point.outputs))
 
 
-@dataclass(frozen=True, eq=False)
-class ReluCrossEntropy(ReluUFM):
-    """The ReLU model with cross-entropy, to be trained; σ'(0) does not matter off the kink.
-
-    >>> point = ReluCrossEntropy([np.zeros((1, 2)), np.ones((1, 1)), np.ones((2, 1))])
-    >>> round(point.loss(), 6)
-    0.693147
-    """
-
-    def loss(self) -> float:
-        """The mean of −log softmax(z_ic)_c, plus ½λ‖·‖²."""
-        surprise = -np.vdot(self.labels, log_softmax(self._states()[-1], axis=0))
-        return float(surprise) / self.labels.shape[1] + self._decay()
-
-    def gradient(self) -> Array:
-        """The gradient (P,) by backpropagation."""
-        states = self._states()
-        probabilities = np.exp(log_softmax(states[-1], axis=0))
-        return self._pulled_back(states, (probabilities - self.labels) / self.labels.shape[1])
-
-    def layer_eigenvalues(self, layer: int) -> Array:
-        """The non-zero eigenvalues of the Gauss–Newton matrix of W_l, descending: of the Gram
-        matrix of √ρ_ic Ã_ic ⊗ h_ic/√(Kn), with the softmax curvature ρ_ic of each sample.
-        """
-        here = Layer(None, self, layer)
-        p = np.exp(log_softmax(self._states()[-1], axis=0)).T
-        roots = np.sqrt(p)[:, :, None] * (np.eye(p.shape[1]) - p[:, None, :])
-        rows = np.einsum("skx,sxa,bs->skab", roots, here.slopes, here.inputs, optimize=True)
-        flat = rows.reshape(-1, rows.shape[-1] * rows.shape[-2])
-        return np.linalg.svd(flat, compute_uv=False) ** 2 / len(p)
+def _pairs(layer: Layer[Any]) -> Array:
+    """The vectors μ_c^{l+1} ⊗ μ_c'^l, (K, K, size of W_l)."""
+    pairs = np.einsum("ac,be->ceab", layer.above, layer.here)
+    return pairs.reshape(layer.classes, layer.classes, -1)
 
 
-def _ratio(upper: Array, lower: Array) -> Array:
-    """upper/lower, and 0 where both vanish."""
-    return np.divide(upper, lower, out=np.zeros_like(upper), where=lower > 0)
+def _cosines(v: Array, w: Array) -> Array:
+    """Of the angles between vectors along the last axis, 0 where one of them vanishes."""
+    lengths = np.linalg.norm(v, axis=-1) * np.linalg.norm(w, axis=-1)
+    inner = (v * w).sum(axis=-1)
+    return np.divide(inner, lengths, out=np.zeros_like(inner), where=lengths > 0)
