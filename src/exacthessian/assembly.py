@@ -85,11 +85,9 @@ def buffer(size: int, out: Array | None) -> Array:
     (2, 2)
     """
     if out is None:
-        if 8 * size**2 > _memory():
-            raise MemoryError(
-                f"a dense Hessian of P = {size} parameters needs {8 * size**2} bytes, more than "
-                "this machine has; hvp and operator work without it"
-            )
+        within_memory(
+            f"a dense Hessian of P = {size} parameters", 8 * size**2, "hvp and operator need none"
+        )
         return np.empty((size, size))
     fits = isinstance(out, np.ndarray) and out.shape == (size, size) and out.dtype == np.float64
     if not fits or not out.flags.c_contiguous or not out.flags.writeable:
@@ -97,8 +95,14 @@ def buffer(size: int, out: Array | None) -> Array:
     return out
 
 
-def _memory() -> float:
-    """Bytes of physical memory, or infinity where that is not known."""
-    if not hasattr(os, "sysconf"):
-        return float("inf")
-    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+def within_memory(what: str, needed: int, instead: str = "choose a smaller size") -> None:
+    """Refuse what needs more bytes than the machine has, where that is known.
+
+    >>> within_memory("a universe", 10**30)
+    Traceback (most recent call last):
+    MemoryError: a universe needs 1000000000000000000000000000000 bytes, more than this machine \
+has; choose a smaller size
+    """
+    pages = os.sysconf("SC_PHYS_PAGES") if hasattr(os, "sysconf") else np.inf
+    if needed > pages * os.sysconf("SC_PAGE_SIZE"):
+        raise MemoryError(f"{what} needs {needed} bytes, more than this machine has; {instead}")
