@@ -86,7 +86,9 @@ def buffer(size: int, out: Array | None) -> Array:
     """
     if out is None:
         within_memory(
-            f"a dense Hessian of P = {size} parameters", 8 * size**2, "hvp and operator need none"
+            f"a dense Hessian of P = {size} parameters",
+            8 * size**2,
+            "hvp and operator work without it",
         )
         return np.empty((size, size))
     fits = isinstance(out, np.ndarray) and out.shape == (size, size) and out.dtype == np.float64
@@ -103,6 +105,12 @@ def within_memory(what: str, needed: int, instead: str = "choose a smaller size"
     MemoryError: a universe needs 1000000000000000000000000000000 bytes, more than this machine \
 has; choose a smaller size
     """
-    pages = os.sysconf("SC_PHYS_PAGES") if hasattr(os, "sysconf") else np.inf
-    if needed > pages * os.sysconf("SC_PAGE_SIZE"):
+    if needed > _memory():
         raise MemoryError(f"{what} needs {needed} bytes, more than this machine has; {instead}")
+
+
+def _memory() -> float:
+    """Bytes of physical memory, or infinity where that is not known."""
+    if not hasattr(os, "sysconf"):
+        return float("inf")
+    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
