@@ -1,6 +1,7 @@
 """Spectra as multisets, and matrix-free estimates of them, against spectra known in advance."""
 
 import doctest
+import tracemalloc
 from collections import Counter
 from itertools import permutations
 
@@ -346,6 +347,63 @@ def test_top_eigenvalues_with_multiplicities(name):
             assert top.values.dtype == top.residuals.dtype == np.float64
 
 
+def counted(values, counts):
+    """A diagonal operator that is never stored, and the list of its products."""
+    diagonal, products = np.repeat(values, counts), []
+
+    def product(x):
+        products.append(x.shape)
+        return diagonal * np.ravel(x)
+
+    size = len(diagonal)
+    return LinearOperator((size, size), matvec=product, dtype=np.float64), products
+
+
+@pytest.mark.parametrize(
+    ("values", "counts", "most"),
+    [
+        # 10 outliers: restarted Lanczos without any check needs 33, an earlier version took 224.
+        (np.r_[np.linspace(60, 30, 10), np.linspace(1, -1, 4990)], 1, 50),
+        ([3.0, 1.0, 0.0], [100, 100, 4800], 50),
+        ([1.0, 1 - 1e-6, 0.5, 0.4, 0.3, 0.2, 0.1, 0.0], [1, 1, 2, 2, 2, 1, 1, 4990], 50),
+        ([0.0, -1.0], [100, 4900], 50),
+    ],
+)
+def test_top_eigenvalues_spend_few_products(values, counts, most):
+    exact = np.sort(np.repeat(values, counts))[::-1][:10]
+    for seed in range(5):
+        operator, products = counted(values, counts)
+        top = top_eigenvalues(operator, 10, np.random.default_rng(seed))
+        assert_allclose(top.values, exact, atol=1e-13 * 60)
+        assert len(products) <= most
+        assert {shape[0] for shape in products} == {5000}
+
+
+def test_top_eigenvalues_find_every_copy_across_a_multiplet():
+    operator, _ = counted([3.0, 1.3125, 0.0], [100, 100, 2800])
+    top = top_eigenvalues(operator, 110, np.random.default_rng(0))
+    assert_allclose(top.values, np.repeat([3.0, 1.3125], [100, 10]), atol=1e-12)
+
+
+def test_a_krylov_space_or_density_beyond_memory_is_refused_with_its_bytes():
+    huge = LinearOperator((10**6, 10**6), matvec=lambda x: x, dtype=np.float64)
+    rng = np.random.default_rng(0)
+    with pytest.raises(MemoryError, match="10000 steps at P = 1000000 needs 80008000000 bytes"):
+        spectral_density(huge, rng, steps=10_000, probes=1)
+    with pytest.raises(MemoryError, match="Krylov space of 30000 vectors needs 400000000000 bytes"):
+        top_eigenvalues(huge, 10_000, rng)
+
+
+def test_a_density_takes_the_memory_of_one_probe():
+    operator, products = counted(np.linspace(0, 1, 20_000), 1)
+    tracemalloc.start()
+    spectral_density(operator, np.random.default_rng(0), steps=20, probes=10)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 1.5 * 8 * 20_000 * 21
+    assert len(products) == 2 + 10 * 20
+
+
 def test_top_eigenvalues_never_forms_a_large_matrix():
     values = np.linspace(1.0, 0.0, 2000) ** 4
     widest = 0
@@ -435,7 +493,8 @@ def test_density_probes_may_stop_at_different_steps():
         def standard_normal(self, size):
             if size == (2, 5):
                 return super().standard_normal(size)
-            return np.array([[1.0, 0, 0, 0, 0], [1, 1, 0, 0, 0], [1, 1, 1, 1, 1]])
+            self.drawn = getattr(self, "drawn", 0) + 1
+            return np.array([[1.0, 0, 0, 0, 0], [1, 1, 0, 0, 0], [1, 1, 1, 1, 1]])[self.drawn - 1]
 
     density = spectral_density(
         np.diag([5.0, 4.0, 3.0, 2.0, 1.0]), Fixed(np.random.PCG64(0)), steps=5, probes=3

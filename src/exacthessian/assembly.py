@@ -85,16 +85,28 @@ def buffer(size: int, out: Array | None) -> Array:
     (2, 2)
     """
     if out is None:
-        if 8 * size**2 > _memory():
-            raise MemoryError(
-                f"a dense Hessian of P = {size} parameters needs {8 * size**2} bytes, more than "
-                "this machine has; hvp and operator work without it"
-            )
+        within_memory(
+            f"a dense Hessian of P = {size} parameters",
+            8 * size**2,
+            "hvp and operator work without it",
+        )
         return np.empty((size, size))
     fits = isinstance(out, np.ndarray) and out.shape == (size, size) and out.dtype == np.float64
     if not fits or not out.flags.c_contiguous or not out.flags.writeable:
         raise ValueError(f"out must be a writeable C-contiguous float64 array ({size}, {size})")
     return out
+
+
+def within_memory(what: str, needed: int, instead: str = "choose a smaller size") -> None:
+    """Refuse what needs more bytes than the machine has, where that is known.
+
+    >>> within_memory("a universe", 10**30)
+    Traceback (most recent call last):
+    MemoryError: a universe needs 1000000000000000000000000000000 bytes, more than this machine \
+has; choose a smaller size
+    """
+    if needed > _memory():
+        raise MemoryError(f"{what} needs {needed} bytes, more than this machine has; {instead}")
 
 
 def _memory() -> float:

@@ -1,10 +1,10 @@
 """Spectra as multisets: exact eigenvalues with multiplicities, and matrix-free estimates.
 
-Dense eigenvalues come from LAPACK through numpy, and the largest eigenvalues of an operator from
-ARPACK through scipy (`top_eigenvalues`). Stochastic Lanczos quadrature (`spectral_density`) is
-written here, because exactly solvable Hessians have few distinct eigenvalues: the Lanczos basis
-must be reorthogonalised and must stop cleanly when it becomes invariant, and no library kept as a
-dependency does both.
+Dense eigenvalues come from LAPACK through numpy. The Lanczos runs behind `top_eigenvalues` and
+`spectral_density` are written here, because exactly solvable Hessians have few distinct
+eigenvalues, many times each: a run must be reorthogonalised, must stop cleanly when its space
+becomes invariant, and must be repeated until no copy is missing. No library kept as a dependency
+does all three.
 """
 
 from collections.abc import Iterable
@@ -13,15 +13,16 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.linalg import eigh_tridiagonal
-from scipy.sparse.linalg import LinearOperator, aslinearoperator, eigsh
+from scipy.sparse.linalg import LinearOperator, aslinearoperator
 
-from exacthessian.inputs import nonnegative_number, real_array, whole_number
+from exacthessian.assembly import within_memory
+from exacthessian.inputs import Array, nonnegative_number, real_array, whole_number
 
 SYMMETRY_TOLERANCE = 1e-12
 CLUSTER_TOLERANCE = 1e-6
 ZERO_TOLERANCE = 1e-9
-KRYLOV_SIZE = 100
+KRYLOV_SIZE = 60
+EPS = float(np.finfo(np.float64).eps)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -36,7 +37,7 @@ class Spectrum:
     Spectrum(3 × 16, 1 × 72, 0 × 832)
     """
 
-    values: NDArray[np.float64]
+    values: Array
     multiplicities: NDArray[np.int64]
     labels: tuple[str, ...]
 
@@ -136,7 +137,7 @@ class Spectrum:
         """
         return float(np.abs(self.values).max(initial=0.0))
 
-    def expand(self) -> NDArray[np.float64]:
+    def expand(self) -> Array:
         """All eigenvalues in descending order, each repeated by its multiplicity: shape (size,).
 
         >>> Spectrum([0.0, 5.0], [1, 2], ["", ""]).expand()
@@ -246,18 +247,18 @@ class TopEigenvalues:
     For symmetric H an exact eigenvalue lies within residuals[i] of values[i].
     """
 
-    values: NDArray[np.float64]
-    residuals: NDArray[np.float64]
+    values: Array
+    residuals: Array
 
 
 @dataclass(frozen=True, eq=False)
 class Density:
     """A spectral density Σ_i weights[i] δ(λ − nodes[i]) of total mass 1. Both arrays (n,)."""
 
-    nodes: NDArray[np.float64]
-    weights: NDArray[np.float64]
+    nodes: Array
+    weights: Array
 
-    def smooth(self, grid: ArrayLike, width: float) -> NDArray[np.float64]:
+    def smooth(self, grid: ArrayLike, width: float) -> Array:
         """The density at the points of `grid` (m,) after convolution with a Gaussian of standard
         deviation `width`: Σ_i weights[i] exp(−(λ − nodes[i])²/2width²) / (width √2π).
 
@@ -292,12 +293,12 @@ def _symmetric_operator(operator: Any, rng: np.random.Generator) -> LinearOperat
 def top_eigenvalues(operator: Any, k: int, rng: np.random.Generator) -> TopEigenvalues:
     """The k largest (not largest in magnitude) eigenvalues of a symmetric operator (P, P).
 
-    Up to P = 100 (or 4k) the operator is multiplied out and solved densely. Beyond, this is scipy's
-    restarted Lanczos (`eigsh`) with a Krylov space of that size: with scipy's own default of 20 it
-    often fails to converge on a spectrum with few distinct eigenvalues. Two more traps are closed:
-    `eigsh` multiplies its start by the operator and so cannot see a kernel, hence the shift to
-    H + sI > 0; and it can miss copies of a multiple eigenvalue, hence the found ones are taken out
-    and the largest of the rest is computed, until that one is no longer among the k largest.
+    Up to P = 60 (or 3k) the operator is multiplied out and solved densely. Beyond, restarted
+    Lanczos runs find eigenpairs, each in the complement of what was found before, because one run
+    sees one copy of a multiple eigenvalue. The last run finds nothing above the k-th value λ, and
+    knows when to stop: if all Ritz values of m steps from a unit start lie in [α, β], then its part
+    in eigenspaces above λ has norm at most 1 / T_{m−1}(1 + 2(λ − β)/(β − α)), with the Chebyshev
+    polynomial T. For a random start a part below 1e-6 P^(−1/2) has a probability of about 1e-6.
 
     >>> top = top_eigenvalues(np.diag([5.0, -9.0, 7.0]), k=2, rng=np.random.default_rng(0))
     >>> top.values.round(12), bool(top.residuals.max() < 1e-12)
@@ -305,53 +306,86 @@ def top_eigenvalues(operator: Any, k: int, rng: np.random.Generator) -> TopEigen
     """
     linear = _symmetric_operator(operator, rng)
     size = linear.shape[0]
-    k = whole_number("k", k, least=1)
-    if k > size:
+    if whole_number("k", k, least=1) > size:
         raise ValueError(f"k must be at most the operator's size {size}, got {k}")
-    krylov = max(KRYLOV_SIZE, 4 * k)
+    krylov = max(KRYLOV_SIZE, 3 * k)
     if size <= krylov:
-        values, vectors = np.linalg.eigh(linear.matmat(np.eye(size)))
-        values, vectors = values[-k:], vectors[:, -k:]
+        vectors = np.linalg.eigh(linear.matmat(np.eye(size)))[1].T[-k:]
     else:
-        # E‖Hx‖² = ‖H‖_F² for a standard normal x; four times ‖H‖_F is safely above ‖H‖.
-        frobenius = np.linalg.norm(linear.matmat(rng.standard_normal((size, 10)))) / np.sqrt(10)
-        shift = 4 * float(frobenius) or 1.0
-        none = np.empty(0), np.empty((size, 0))
-        values, vectors = _largest_besides(*none, linear, shift, k, krylov, rng)
-        for _ in range(k):
-            value, vector = _largest_besides(values, vectors, linear, shift, 1, krylov, rng)
-            least = np.argmin(values)
-            if value[0] <= values[least] + SYMMETRY_TOLERANCE * shift:
+        within_memory(f"a Krylov space of {krylov} vectors", 8 * size * (krylov + 2 * k))
+        values, vectors, level = np.empty(0), np.empty((0, size)), -np.inf
+        while True:
+            found, directions, scale = _largest(linear, vectors, k, level, krylov, rng)
+            new = found > level + SYMMETRY_TOLERANCE * scale
+            if not new.any():
                 break
-            values[least], vectors[:, least] = value[0], vector[:, 0]
-    images = linear.matmat(vectors)
-    # Rayleigh quotients of H itself: they shed the rounding error of the shift.
-    values = np.einsum("ij,ij->j", vectors, images)
-    residuals = np.linalg.norm(images - vectors * values, axis=0)
+            values = np.concatenate([values, found[new]])
+            vectors = np.concatenate([vectors, directions[new]])
+            level = np.sort(values)[-k] if len(values) >= k else level
+        vectors = vectors[np.argsort(values)[-k:]]
+    images = np.stack([linear.matvec(vector) for vector in vectors])
+    values = np.einsum("ij,ij->i", vectors, images)
+    residuals = np.linalg.norm(images - vectors * values[:, None], axis=1)
     order = np.argsort(-values)
     return TopEigenvalues(values[order], residuals[order])
 
 
-def _largest_besides(
-    values: NDArray[np.float64],
-    vectors: NDArray[np.float64],
-    linear: LinearOperator,
-    shift: float,
-    count: int,
-    krylov: int,
-    rng: np.random.Generator,
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """The `count` largest eigenpairs of H besides the known pairs (λ_i, v_i), found as those of
-    H + sI − Σ_i (λ_i + s) v_i v_iᵀ, where s = `shift` > ‖H‖ puts all others above 0.
+def _largest(
+    linear: LinearOperator, known: Array, count: int, level: float, krylov: int, rng: Any
+) -> tuple[Array, Array, float]:
+    """The largest eigenvalues of H in the complement of the rows `known`, descending, their vectors
+    in rows, and an estimate of ‖H‖: at most `count`, and all of them if `level` is −∞; none when it
+    is known that none exceeds `level`.
     """
+    size = linear.shape[0]
+    basis, projected = np.empty((krylov + 1, size)), np.zeros((krylov, krylov))
+    start = rng.standard_normal(size)
+    start -= (known @ start) @ known
+    basis[0] = start / np.linalg.norm(start)
+    m, scale, restarted = 0, 0.0, False
+    while True:
+        length, beta = _lanczos_step(linear, basis, projected, m, known)
+        m, scale = m + 1, max(scale, length)
+        theta, mixing = np.linalg.eigh(projected[:m, :m])
+        best = np.arange(m)[::-1][:count]
+        tolerance = max(SYMMETRY_TOLERANCE, size * EPS) * scale
+        converged = beta * np.abs(mixing[-1, best]) <= tolerance
+        enough = len(best) == count and converged[: 1 if level > -np.inf else count].all()
+        if enough or beta <= size * EPS * scale:
+            best = best[np.logical_and.accumulate(converged)]
+            return theta[best], mixing[:, best].T @ basis[:m], scale
+        if theta[-1] < level and not restarted:
+            growth = np.arccosh(1 + 2 * (level - theta[-1]) / (theta[-1] - theta[0] + EPS * scale))
+            if (m - 1) * growth >= np.log(2e6 * np.sqrt(size)):
+                return np.empty(0), np.empty((0, size)), scale
+        if m == krylov:
+            kept, restarted = (krylov + count) // 2, True
+            basis[:kept] = mixing[:, -kept:].T @ basis[:m]
+            basis[kept] = basis[m]
+            projected[:] = 0
+            projected[range(kept), range(kept)] = theta[-kept:]
+            m = kept
 
-    def product(x: NDArray[np.float64]) -> NDArray[np.float64]:
-        return linear.matvec(x) + shift * x - vectors @ ((values + shift) * (vectors.T @ x))
 
-    shifted = LinearOperator(linear.shape, matvec=product, dtype=np.float64)
-    start = rng.standard_normal(linear.shape[0])
-    found, directions = eigsh(shifted, k=count, which="LA", v0=start, ncv=krylov)
-    return found - shift, directions
+def _lanczos_step(
+    linear: LinearOperator, basis: Array, projected: Array, m: int, known: Array
+) -> tuple[float, float]:
+    """Multiply row m of `basis` by H, write row and column m of the projected matrix, and put what
+    is orthogonal to all rows so far and to `known` into row m + 1: ‖Hv‖ and the norm of the rest.
+
+    Everything is orthogonalised twice; without that, eigenvalues already found return as ghosts.
+    """
+    image = np.array(linear.matvec(basis[m]))
+    length = float(np.linalg.norm(image))
+    for _ in range(2):
+        image -= (known @ image) @ known
+        overlap = basis[: m + 1] @ image
+        image -= overlap @ basis[: m + 1]
+        projected[m, : m + 1] += overlap
+    projected[:m, m] = projected[m, :m]
+    rest = float(np.linalg.norm(image))
+    basis[m + 1] = image / (rest or 1.0)
+    return length, rest
 
 
 def spectral_density(operator: Any, rng: np.random.Generator, steps: int, probes: int) -> Density:
@@ -361,41 +395,30 @@ def spectral_density(operator: Any, rng: np.random.Generator, steps: int, probes
     by the squared first components of their eigenvectors, form the Gauss quadrature of the measure
     Σ_i (qᵀu_i)² δ(λ − λ_i). The mean over random directions q estimates P⁻¹ Σ_i δ(λ − λ_i).
 
-    Every vector is orthogonalised twice against all before it, and a probe whose residual vanishes
-    stops: its Krylov space is then invariant and its quadrature exact.
+    A probe whose residual vanishes stops: its Krylov space is then invariant and its quadrature
+    exact. Probes run one after the other, in the memory of one: `steps` + 1 vectors.
 
     >>> density = spectral_density(3 * np.eye(50), np.random.default_rng(0), steps=10, probes=2)
-    >>> density.nodes.round(12), density.weights
+    >>> density.nodes.round(12), density.weights.round(12)
     (array([3., 3.]), array([0.5, 0.5]))
     """
     linear = _symmetric_operator(operator, rng)
     size = linear.shape[0]
     steps = min(whole_number("steps", steps, least=1), size)
     probes = whole_number("probes", probes, least=1)
-    basis = np.zeros((probes, steps, size))
-    diagonal, coupling = np.zeros((probes, steps)), np.zeros((probes, steps))
-    length, scale = np.full(probes, steps), np.zeros(probes)
-    vector = rng.standard_normal((probes, size))
-    vector /= np.linalg.norm(vector, axis=1, keepdims=True)
-    for step in range(steps):
-        basis[:, step] = vector
-        image = np.array(linear.matmat(vector.T).T, order="C")
-        scale = np.maximum(scale, np.linalg.norm(image, axis=1))
-        diagonal[:, step] = np.einsum("ij,ij->i", vector, image)
-        known = basis[:, : step + 1]
-        for _ in range(2):
-            overlap = known @ image[:, :, None]
-            image -= (overlap.transpose(0, 2, 1) @ known)[:, 0]
-        coupling[:, step] = np.linalg.norm(image, axis=1)
-        ended = (coupling[:, step] <= size * np.finfo(np.float64).eps * scale) & (length == steps)
-        length[ended] = step + 1
-        alive = length > step + 1
-        # An ended probe continues as the zero vector, so that the others stay in one batch.
-        vector = np.zeros_like(image)
-        vector[alive] = image[alive] / coupling[alive, step, None]
+    within_memory(
+        f"a density of {steps} steps at P = {size}", 8 * size * (steps + 1), "take fewer steps"
+    )
+    basis, none = np.empty((steps + 1, size)), np.empty((0, size))
     nodes, weights = [], []
-    for alpha, beta, end in zip(diagonal, coupling, length, strict=True):
-        theta, vectors = eigh_tridiagonal(alpha[:end], beta[: end - 1])
+    for _ in range(probes):
+        start = rng.standard_normal(size)
+        basis[0] = start / np.linalg.norm(start)
+        projected, m, scale, rest = np.zeros((steps, steps)), 0, 0.0, np.inf
+        while m < steps and rest > size * EPS * scale:
+            length, rest = _lanczos_step(linear, basis, projected, m, none)
+            m, scale = m + 1, max(scale, length)
+        theta, vectors = np.linalg.eigh(projected[:m, :m])
         nodes.append(theta)
         weights.append(vectors[0] ** 2 / probes)
     return Density(np.concatenate(nodes), np.concatenate(weights))

@@ -1,0 +1,443 @@
+"""Referee the promises of book/tools/promises.toml with spectral phantoms, and record the numbers.
+
+Run it where the tools are installed (`pip install exacthessian[torch,peers]`):
+
+    python benchmarks/referee_tools.py
+
+Every promise has a function here, found by its id, that returns one number, the measure of its row.
+The record, src/exacthessian/data/tools.json, keeps what it had for a tool that is not installed.
+"""
+
+# ruff: noqa: D103 (the rows of promises.toml say what each check is)
+
+import json
+import tomllib
+import warnings
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigsh, lobpcg
+from scipy.stats import wasserstein_distance
+
+from exacthessian import Spectrum, spectral_density, top_eigenvalues
+from exacthessian.autograd import hessian_operator
+from exacthessian.autograd.distributed import run_sharded
+from exacthessian.phantoms import Phantom, phantom
+
+ROOT = Path(__file__).parents[1]
+RECORD = ROOT / "src/exacthessian/data/tools.json"
+FAMILY = ("outliers", "degenerate", "indefinite", "negative", "sparse")
+SIMPLE = ("outliers", "gap", "indefinite", "negative", "sparse", "orders")
+NINE = (*FAMILY, "gap", "orders", "distinct", "two-valued")
+CHECKS: dict[str, Callable[[], float]] = {}
+
+
+def check(function: Callable[[], float]) -> Callable[[], float]:
+    """Enter the check of the promise `tool/what`, from the name `tool_what`."""
+    CHECKS[function.__name__.replace("_", "/", 1).replace("_", "-")] = function
+    return function
+
+
+def family(kinds: tuple[str, ...] = FAMILY, parameters: int = 3000) -> Iterator[Phantom]:
+    """The phantoms of some kinds."""
+    return (phantom(kind, parameters, seed=0) for kind in kinds)
+
+
+def ours(p: Phantom) -> LinearOperator:
+    """Our own operator."""
+    x, y = p.data
+    weights = [weight.detach() for weight in p.model.parameters()]
+    return hessian_operator(lambda w: p.loss(x @ w[0].T @ w[1].T @ w[2].T, y), weights)
+
+
+def top(spectrum: Spectrum, k: int) -> np.ndarray:
+    """The k largest eigenvalues."""
+    return spectrum.expand()[:k]
+
+
+def split(p: Phantom, v: np.ndarray) -> list[torch.Tensor]:
+    """A vector (P,) in the shapes of the parameters."""
+    weights = list(p.model.parameters())
+    parts = torch.from_numpy(v).split([weight.numel() for weight in weights])
+    return [part.reshape(weight.shape) for part, weight in zip(parts, weights, strict=True)]
+
+
+def flat(parts: Any) -> np.ndarray:
+    """Tensors as one vector."""
+    return torch.cat([part.detach().reshape(-1) for part in parts]).numpy()
+
+
+@check
+def ours_product() -> float:
+    return max(p.residual(ours(p).matvec) for p in family())
+
+
+@check
+def ours_sharded() -> float:
+    def residual(p: Phantom) -> float:
+        x, y = p.data
+        found = run_sharded(
+            lambda H: p.residual(H.matvec),
+            p.model,
+            lambda z, y: ((z - y) ** 2).sum() / 2,
+            lambda a, b: (x[a:b], y[a:b]),
+            len(x),
+            shards=7,
+        )
+        assert found is not None
+        return found
+
+    return max(map(residual, family()))
+
+
+@check
+def ours_top() -> float:
+    def error(p: Phantom) -> float:
+        found = top_eigenvalues(ours(p), 10, np.random.default_rng(0)).values
+        return np.abs(found - top(p.spectrum, 10)).max() / p.spectrum.norm
+
+    return max(map(error, family(NINE)))
+
+
+@check
+def ours_copies() -> float:
+    p = phantom("degenerate", 3000, seed=0)
+    found = top_eigenvalues(ours(p), 110, np.random.default_rng(0)).values
+    return 100 - int(np.sum(np.abs(found - 3) < 1e-9))
+
+
+@check
+def ours_density() -> float:
+    def error(p: Phantom) -> float:
+        found = spectral_density(ours(p), np.random.default_rng(0), steps=40, probes=10)
+        exact = p.spectrum
+        far = wasserstein_distance(
+            found.nodes, exact.values, found.weights, exact.multiplicities / exact.size
+        )
+        return 100 * far / np.ptp(exact.values)
+
+    return max(map(error, family(NINE)))
+
+
+@check
+def torch_hessian() -> float:
+    p = phantom("outliers", 800, seed=0)
+    (x, y), weights = p.data, tuple(weight.detach() for weight in p.model.parameters())
+    blocks = torch.func.hessian(lambda w: p.loss(x @ w[0].T @ w[1].T @ w[2].T, y))(weights)
+    sizes = [weight.numel() for weight in weights]
+    rows = [
+        torch.cat([b.reshape(m, n) for b, n in zip(row, sizes, strict=True)], dim=1)
+        for row, m in zip(blocks, sizes, strict=True)
+    ]
+    dense = torch.cat(rows).numpy()
+    return Spectrum.from_matrix((dense + dense.T) / 2).distance(p.spectrum)
+
+
+@check
+def torch_lobpcg() -> float:
+    p = phantom("degenerate", 1000, seed=0)  # positive semidefinite: H = G
+    dense = torch.from_numpy(ours(p) @ np.eye(p.size))
+    torch.manual_seed(0)
+    found = torch.lobpcg((dense + dense.T) / 2, k=10)[0].numpy()
+    return float(np.abs(found / top(p.spectrum, 10) - 1).max())
+
+
+@check
+def scipy_eigsh() -> float:
+    def error(p: Phantom) -> float:
+        start = np.random.default_rng(0).standard_normal(p.size)
+        found = eigsh(ours(p), k=10, which="LA", v0=start, return_eigenvectors=False)
+        return np.abs(np.sort(found)[::-1] - top(p.spectrum, 10)).max() / p.spectrum.norm
+
+    return max(map(error, family(SIMPLE, 12_000)))
+
+
+@check
+def scipy_eigsh_copies() -> float:
+    p, failed = phantom("degenerate", 3000, seed=0), 0
+    for seed in range(5):
+        start = np.random.default_rng(seed).standard_normal(p.size)
+        try:
+            found = eigsh(ours(p), k=10, which="LA", v0=start, maxiter=200)[0]
+            failed += bool(np.abs(found - 3).max() > 1e-9)
+        except ArpackNoConvergence:
+            failed += 1
+    return failed
+
+
+@check
+def scipy_lobpcg_scale() -> float:
+    p = phantom("sparse", 12_000, seed=0)
+    start = np.random.default_rng(0).standard_normal((p.size, 5))
+    found = lobpcg(ours(p), start, maxiter=200)[0]
+    return float(np.abs(np.sort(found)[::-1] / top(p.spectrum, 5) - 1).max())
+
+
+@check
+def curvlinops_product() -> float:
+    from curvlinops import HessianLinearOperator
+
+    def residual(p: Phantom, reduction: str) -> float:
+        operator = HessianLinearOperator(
+            p.model,
+            torch.nn.MSELoss(reduction=reduction),
+            list(p.model.parameters()),
+            list(p.loader(32)),
+            check_deterministic=False,
+        )
+        factor = p.factors[reduction]
+        return p.residual(lambda v: (operator @ torch.from_numpy(v)).detach().numpy() / factor)
+
+    return max(residual(p, reduction) for p in family() for reduction in ("mean", "sum"))
+
+
+@check
+def curvlinops_ggn() -> float:
+    from curvlinops import GGNLinearOperator
+
+    def error(p: Phantom) -> float:
+        operator = GGNLinearOperator(
+            p.model,
+            torch.nn.MSELoss(reduction="sum"),
+            list(p.model.parameters()),
+            list(p.loader(32)),
+            check_deterministic=False,
+        )
+        plain = LinearOperator(
+            (p.size, p.size),
+            matvec=lambda v: (operator @ torch.from_numpy(v.ravel())).detach().numpy(),
+            dtype=np.float64,
+        )
+        start = np.random.default_rng(0).standard_normal(p.size)
+        found = eigsh(plain, k=10, which="LA", v0=start)[0] / p.factors["sum"]
+        exact = p.gauss_newton_spectrum
+        return np.abs(np.sort(found)[::-1] - top(exact, 10)).max() / exact.norm
+
+    return max(map(error, family(("outliers", "indefinite"))))
+
+
+def pyhessian_of(p: Phantom, sign: int = 1) -> Any:
+    """PyHessian on batches of 32."""
+    from pyhessian import hessian
+
+    return hessian(
+        p.model, lambda z, y: sign * p.loss(z, y), dataloader=list(p.loader(32)), cuda=False
+    )
+
+
+@check
+def pyhessian_product() -> float:
+    def residual(p: Phantom) -> float:
+        tool = pyhessian_of(p)
+        return p.residual(lambda v: flat(tool.dataloader_hv_product(split(p, v))[1]))
+
+    return max(map(residual, family()))
+
+
+@check
+def pyhessian_eigenvalues() -> float:
+    p = phantom("sparse", 12_000, seed=0)
+    torch.set_default_dtype(torch.float64)  # it draws its vectors in the default dtype
+    torch.manual_seed(0)
+    found = pyhessian_of(p).eigenvalues(maxIter=1000, tol=1e-9, top_n=5)[0]
+    torch.set_default_dtype(torch.float32)
+    return float(np.abs(np.sort(found)[::-1] / top(p.spectrum, 5) - 1).max())
+
+
+@check
+def pyhessian_trace() -> float:
+    p = phantom("degenerate", 1000, seed=0)
+    torch.manual_seed(0)
+    return sum(len(pyhessian_of(p, -1).trace()) == 2 for _ in range(8))
+
+
+@check
+def pyhessian_density() -> float:
+    return raised(lambda: pyhessian_of(phantom("gap", 500, seed=0)).density(iter=10))
+
+
+def raised(action: Callable[[], object]) -> int:
+    """1 if the action raises an error, else 0."""
+    try:
+        action()
+    except (RuntimeError, AttributeError):
+        return 1
+    return 0
+
+
+def eigenthings_of(p: Phantom, batches: Any, **options: Any) -> Any:
+    """The operator of hessian-eigenthings."""
+    from hessian_eigenthings import HessianOperator, supervised_loss
+
+    return HessianOperator(p.model, batches, supervised_loss(p.loss), **options)
+
+
+def eigenthings_residual(p: Phantom, batches: Any, **options: Any) -> float:
+    """Its residual."""
+    operator = eigenthings_of(p, batches, **options)
+    return p.residual(lambda v: operator.matvec(torch.from_numpy(v)).detach().numpy())
+
+
+@check
+def eigenthings_product() -> float:
+    return max(eigenthings_residual(p, list(p.loader(32))) for p in family())
+
+
+@check
+def eigenthings_microbatch() -> float:
+    return max(eigenthings_residual(p, [p.data], microbatch_size=32) for p in family())
+
+
+def flagged_but_wrong(steps: int) -> int:
+    """How many of the ten values of its Lanczos are flagged as converged and off by 1e-3."""
+    from hessian_eigenthings import lanczos
+
+    p = phantom("outliers", 12_000, seed=0)
+    found = lanczos(eigenthings_of(p, [p.data]), k=10, max_iter=steps, which="LA", seed=0)
+    wrong = np.abs(found.eigenvalues.numpy() / top(p.spectrum, 10) - 1) > 1e-3
+    return int(np.sum(wrong & found.converged.numpy()))
+
+
+@check
+def eigenthings_lanczos() -> float:
+    return flagged_but_wrong(100)
+
+
+@check
+def eigenthings_lanczos_50() -> float:
+    return flagged_but_wrong(50)
+
+
+@check
+def asdl_eigenvalues() -> float:
+    from asdl.mvp import power_method
+    from asdl.vector import ParamVector
+
+    model = torch.nn.Linear(4, 1, bias=False).double()
+    diagonal = torch.tensor([[4.0, 3.9, 2.0, 1.0]]).double()
+
+    def product(v: Any) -> Any:
+        return ParamVector([model.weight], [diagonal * v.vectors[model.weight]])
+
+    torch.manual_seed(0)
+    found = power_method(product, model, top_n=4)[0]
+    return float(np.abs(np.sort(found)[::-1] / diagonal.numpy()[0] - 1).max())
+
+
+@check
+def backpack_diagonal() -> float:
+    from backpack import backpack, extend
+    from backpack.extensions import DiagHessian
+
+    def error(p: Phantom) -> float:
+        model, loss = extend(p.model), extend(torch.nn.MSELoss())
+        with backpack(DiagHessian()):
+            loss(model(p.data[0]), p.data[1]).backward()
+        found = flat([weight.diag_h for weight in model.parameters()]) / p.factors["mean"]
+        return np.abs(found - p.diagonal).max() / p.spectrum.norm
+
+    return max(map(error, family(("outliers", "indefinite"))))
+
+
+@check
+def backpack_kfra() -> float:
+    from backpack import backpack, extend
+    from backpack.extensions import KFRA
+
+    p = phantom("outliers", 1000, seed=0)
+    model, loss = extend(p.model), extend(torch.nn.MSELoss())
+
+    def run() -> None:
+        with backpack(KFRA()):
+            loss(model(p.data[0]), p.data[1]).backward()
+
+    return raised(run)
+
+
+@check
+def laplace_full() -> float:
+    from laplace.curvature import CurvlinopsGGN
+
+    p = phantom("outliers", 800, seed=0)
+    found = CurvlinopsGGN(p.model, "regression").full(*p.data)[1].detach().numpy() / len(p.inputs)
+    return Spectrum.from_matrix((found + found.T) / 2).distance(p.gauss_newton_spectrum)
+
+
+@check
+def matfree_lanczos() -> float:
+    import jax
+
+    jax.config.update("jax_enable_x64", True)
+    from matfree import decomp, eig
+
+    p = phantom("outliers", 3000, seed=0)
+    x, y = (jax.numpy.asarray(part.numpy()) for part in p.data)
+    theta, restore = jax.flatten_util.ravel_pytree(
+        [jax.numpy.asarray(weight.detach().numpy()) for weight in p.model.parameters()]
+    )
+
+    def gradient(theta: Any) -> Any:
+        def loss(theta: Any) -> Any:
+            w = restore(theta)
+            return ((x @ w[0].T @ w[1].T @ w[2].T - y) ** 2).sum() / (2 * len(x))
+
+        return jax.grad(loss)(theta)
+
+    solve = eig.eigh_partial(decomp.tridiag_sym(100, reortho="full"))
+    start = jax.numpy.asarray(np.random.default_rng(0).standard_normal(p.size))
+    found = solve(lambda v: jax.jvp(gradient, (theta,), (v,))[1], start)[0]
+    best = np.sort(np.asarray(found))[::-1][:10]
+    return float(np.abs(best - top(p.spectrum, 10)).max() / p.spectrum.norm)
+
+
+@check
+def traceax_hutchinson() -> float:
+    import jax
+
+    jax.config.update("jax_enable_x64", True)
+    import lineax
+    import traceax
+
+    p = phantom("outliers", 800, seed=0)
+    dense = ours(p) @ np.eye(p.size)
+    operator = lineax.MatrixLinearOperator(jax.numpy.asarray(dense))
+    keys = jax.random.split(jax.random.PRNGKey(0), 200)
+    found = [float(traceax.HutchinsonEstimator().estimate(key, operator, 20)[0]) for key in keys]
+    return float(abs(np.mean(found) - p.trace) / (np.std(found, ddof=1) / np.sqrt(len(found))))
+
+
+def installed(tool: str) -> str | None:
+    """Its version, or None."""
+    try:
+        return version(tool)
+    except PackageNotFoundError:
+        return None
+
+
+def main() -> None:
+    """Run every check whose tool is here and write the record."""
+    torch.set_num_threads(1)
+    warnings.simplefilter("ignore")
+    with (ROOT / "book/tools/promises.toml").open("rb") as file:
+        promises = tomllib.load(file)["promise"]
+    record = json.loads(RECORD.read_text()) if RECORD.exists() else {}
+    today = datetime.now(UTC).date().isoformat()
+    for promise in promises:
+        name, found = promise["id"], installed(promise["tool"])
+        if found is None:
+            print(f"{name:24} not installed; recorded: {record.get(name)}")
+            continue
+        value = float(f"{CHECKS[name]():.2g}")
+        record[name] = {"value": value, "version": found, "torch": torch.__version__, "date": today}
+        print(f"{name:24} {value:10.2g}  {promise['measure']}", flush=True)
+    kept = {promise["id"]: record[promise["id"]] for promise in promises if promise["id"] in record}
+    RECORD.write_text(json.dumps(kept, indent=1, ensure_ascii=False) + "\n")
+
+
+if __name__ == "__main__":
+    main()
