@@ -24,6 +24,8 @@ from exacthessian import claims
 from ledger import outcome, page_of, row_anchor, subject_of
 
 LINE = 220  # characters of context
+# Words that are plain English, too: only a page can tell, by writing {term}.
+COMMON = {"active", "block", "claim", "fit", "fold", "idle", "ledger", "ratio", "verdict"}
 TERMS = "terms of the glossary"  # a key of a page's metadata
 SYMBOLS = {
     "le": "≤", "ge": "≥", "ne": "≠", "to": "→", "times": "×", "cdot": "·", "pm": "±", "mp": "∓",
@@ -182,7 +184,7 @@ def link_terms(app: Sphinx, doctree: nodes.document, docname: str) -> None:
         known = app.env.metadata[home].get(TERMS)
         if not known or home == docname or not docname.startswith("book/"):
             continue
-        waiting = dict(known)
+        waiting = {term: at for term, at in known.items() if term not in COMMON}
         address = app.builder.get_relative_uri(docname, home)
         for text in list(doctree.findall(nodes.Text)):
             if waiting and may_link(text):

@@ -471,7 +471,7 @@ class Book:
         printed = [use for use in row["uses"] if use.split("/")[0] in claims.PAPERS]
         ours = [use for use in row["uses"] if use not in printed]
         users = [other["id"] for other in self.rows.values() if row["id"] in self.used(other)]
-        lines = [("Its printed proof uses", printed), ("Our proof uses", ours)]
+        lines = [("Its printed proof uses", printed), ("Behind it, in this book:", ours)]
         if row["paper"] not in claims.PAPERS:
             lines = [("Its proof uses", row["uses"])]
         shown = [f"<em>{name}</em> {self.names(ids)}." for name, ids in lines if ids]
