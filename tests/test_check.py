@@ -21,9 +21,10 @@ RECORDS = [
     Record(RIGHT, "holds", Check(1e-12, 1e-10, cases=4, truth="autograd.hessian", oracle=True)),
     Record(OTHER, "holds", Check(0.0, 0.0)),
     Record(MEASURED, "analogue agrees", interval=Interval(2, 1, 3, 8, 0.5), differs="smaller"),
-    Record(WRONG, "corrected", Check(0.5, 1e-10), Check(0.0, 1e-10), commit="0123456789ab"),
+    Record(WRONG, "corrected", Check(0.5, 1e-10), Check(0.0, 1e-10)),
     Record(SHAPELESS, "fails", Check(float("inf"), 0.0), note="one layer"),
 ]
+MADE = {"page": "book/a.html", "source": "0" * 12, "commit": "0" * 12, "versions": {"numpy": "2"}}
 
 
 @pytest.fixture
@@ -31,9 +32,7 @@ def sound():
     """A ledger as the site has it."""
     shown = [{"claim": asdict(record)} for record in RECORDS]
     shown.append({"figure": {"id": FIGURE, "status": "analogue", "seconds": 1.5, "note": "small"}})
-    return json.loads(
-        to_json(ledger(one | {"page": "book/a.html", "source": "0" * 12} for one in shown))
-    )
+    return json.loads(to_json(ledger(one | MADE for one in shown)))
 
 
 @pytest.fixture
@@ -102,7 +101,13 @@ FORGERIES = {
     "the seconds of a figure": lambda t: row(t, FIGURE).update(seconds=0.1),
     "a removed record": lambda t: t["claims"].remove(row(t, WRONG)),
     "a forgotten record": lambda t: row(t, WRONG).update(
-        verdict="not attempted", printed=None, corrected=None, cell=None, source="", commit=""
+        verdict="not attempted",
+        printed=None,
+        corrected=None,
+        cell=None,
+        source="",
+        commit="",
+        versions={},
     ),
     "an added record": lambda t: t["claims"].append({**row(t, RIGHT), "id": "depth-not-data/x-1"}),
     "a repeated record": lambda t: t["claims"].append(row(t, RIGHT)),
@@ -134,7 +139,7 @@ def test_a_changed_function_makes_a_record_old():
     subject = next(s for s in claims.paper("depth-not-data").leaves if s.form and not s.erratum)
     hash = claims.source_hash(subject.form)
     made = Check(0.0, 1e-10, cases=1, function=subject.form, source=hash)
-    shown = {"page": "book/a.html", "source": "0" * 12}
+    shown = MADE
     now = ledger([{"claim": asdict(Record(subject.id, "holds", made)), **shown}])
     assert faults(now) == []
     old = Record(subject.id, "holds", replace(made, source="0" * 12))

@@ -97,7 +97,7 @@ def test_the_referee_finds_the_worst_case_itself():
     assert (record.printed.error, record.printed.worst, record.printed.cases) == (3, "3", 3)
     assert record.printed.truth == "square"
     assert (record.corrected.error, record.corrected.oracle) == (0, False)
-    assert record.versions["numpy"] == np.__version__
+    assert record.seconds >= 0
 
 
 def test_a_tuple_is_unpacked_and_one_failing_case_is_enough():
@@ -239,12 +239,12 @@ def test_a_form_is_checked_once():
 def test_a_claim_with_a_numbered_function_is_decided_by_it():
     subject = claims.paper("this-book").claims["this-book/aligned-chain"]
     path = "spectrum.Spectrum.distance"
-    referee = claims.Referee(claims.Claim(subject.id, "", "", form=path), show=False)
+    referee = claims.Referee(claims.Claim(subject.id, "", "", form=path))
     pairs = [(Spectrum.from_values([4, 1]), Spectrum.from_values([4, 2]))]
     referee.printed(lambda a, b: a.distance(b), lambda a, b: 0.25, pairs, tol=1e-12)
     assert referee.record.printed.function == path
     assert referee.record.printed.source == claims.source_hash(path)
-    other = claims.Referee(claims.Claim(subject.id, "", "", form=path), show=False)
+    other = claims.Referee(claims.Claim(subject.id, "", "", form=path))
     other.printed(lambda a, b: 0.25, lambda a, b: 0.25, pairs, tol=1e-12)
     with pytest.raises(ClaimError, match=r"must be decided by spectrum\.Spectrum\.distance"):
         _ = other.record
@@ -345,7 +345,7 @@ def test_the_errata_are_sentences_about_single_claims(name):
         ({"form": "spectrum.Spectrum"}, "is no function of the package"),
         ({"parts": {"a": "..."}, "errata": {"b": FIELDS}}, "errata must name parts of the claim"),
         (
-            {"parts": {"a": {"form": "x"}}},
+            {"parts": {"a": {"hypotheses": ["x > 0"]}}},
             r"row lemma-1\.a: .*missing 1 required positional argument: .statement.",
         ),
         ({"erratum": {"printed": "1."}}, "row lemma-1: .*missing 2 required .*corrected.*reason"),
@@ -360,9 +360,7 @@ def test_a_malformed_row_is_named(change, problem):
 @pytest.mark.parametrize("key", ROW)
 def test_a_row_must_be_complete(key):
     row = {name: value for name, value in ROW.items() if name != key}
-    with pytest.raises(
-        ValueError, match=f"(missing 1 required positional argument: .{key}.|{key} must list)"
-    ):
+    with pytest.raises(ValueError, match=f"missing .*{key}"):
         claims._claims_of("toy", row)
 
 
@@ -389,7 +387,7 @@ def test_a_path_leads_to_one_function():
 
 def entry(verdict="holds", id=LEMMA, page="book/page.html", **facts):
     record = asdict(Record(id, verdict, **{"printed": Check(0.0, 1e-10), **facts}))
-    return {"claim": record, "page": page, "source": "abc"}
+    return {"claim": record, "page": page, "source": "abc", "commit": "", "versions": {}}
 
 
 def rows(*records):

@@ -10,7 +10,7 @@ is a link to the glossary.
 import json
 import re
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,7 @@ from sphinx.environment import BuildEnvironment
 from claim_graph import label_of
 from exacthessian import claims
 from ledger import outcome, page_of, row_anchor, subject_of
+from names import NAMES
 
 LINE = 220  # characters of context
 # Words that are plain English, too: only a page can tell, by writing {term}.
@@ -60,15 +61,21 @@ def readable(tex: str) -> str:
     return " ".join(re.sub(r"\\.|[{}$]|&", "", text).split())
 
 
-def text_of(node: nodes.Node) -> str:
-    """The words of a node with its formulas made readable, without code and outputs."""
+Known = Mapping[str, str]  # what a reference leads to → its name
+
+
+def text_of(node: nodes.Node, known: Known) -> str:
+    """The words of a node, formulas and references made readable, without code and outputs."""
     if isinstance(node, nodes.math | nodes.math_block):
         return readable(node.astext())
     if isinstance(node, nodes.Text):
         return str(node)
     if isinstance(node, nodes.literal_block | nodes.raw | nodes.image):
         return ""
-    return "".join(text_of(child) for child in node.children)
+    if isinstance(node, pending_xref) and not node.get("refexplicit") and node["reftype"] != "term":
+        target = node["reftarget"]
+        return known.get(target) or known.get(f"book/{target.rpartition('../')[2]}", "")
+    return "".join(text_of(child, known) for child in node.children)
 
 
 def line(text: str) -> str:
@@ -77,48 +84,54 @@ def line(text: str) -> str:
     return words if len(words) <= LINE else words[:LINE].rpartition(" ")[0] + " …"
 
 
-def first_words(section: nodes.Element) -> str:
+def first_words(section: nodes.Element, known: Known) -> str:
     """The first paragraphs below a heading, not those of its subsections."""
     found: list[str] = []
     for child in section.children[1:]:
         if isinstance(child, nodes.section) and found:
             break
         if isinstance(child, nodes.paragraph | nodes.bullet_list | nodes.math_block):
-            found.append(text_of(child))
+            found.append(text_of(child, known))
         if sum(map(len, found)) > LINE:
             break
     return line(" ".join(found))
 
 
-def entries(docname: str, doctree: nodes.document) -> Iterator[list[str]]:
+def entries(docname: str, doctree: nodes.document, known: Known) -> Iterator[list[str]]:
     """What a page has to offer: kind, title, address and a line of context each."""
     page = f"{docname}.html"
     for section in doctree.findall(nodes.section):
         if isinstance(section.parent, nodes.Admonition) or not section["ids"]:
             continue
-        title = text_of(section.children[0])
+        title = text_of(section.children[0], known)
         top = isinstance(section.parent, nodes.document)
+        kind = "page" if top else "function" if docname == "book/package" else "section"
         yield [
-            "page" if top else "section",
+            kind,
             title,
             f"{page}#{section['ids'][0]}",
-            first_words(section),
+            first_words(section, known),
         ]
     for node in doctree.findall(nodes.Admonition):
         kinds = [kind for kind in ("proof", "exercise") if kind in node.get("classes", [])]
         head = next(iter(node.findall(nodes.title)), None)
         if not kinds or head is None or not node.get("ids"):
             continue
-        title = text_of(head).strip().removeprefix("(").removesuffix(")").strip()
+        title = text_of(head, known).strip().removeprefix("(").removesuffix(")").strip()
         inner = [child for child in node.children if not isinstance(child, nodes.title)]
         kind = "exercise" if kinds == ["exercise"] else node["classes"][1]
         if title and not title.lower().startswith("proof"):
-            yield [kind, title, f"{page}#{node['ids'][0]}", line(" ".join(map(text_of, inner)))]
+            yield [
+                kind,
+                title,
+                f"{page}#{node['ids'][0]}",
+                line(" ".join(text_of(part, known) for part in inner)),
+            ]
     for terms in doctree.findall(glossary):
         for item in terms.findall(nodes.definition_list_item):
-            about = line(" ".join(text_of(part) for part in item.findall(nodes.definition)))
+            about = line(" ".join(text_of(part, known) for part in item.findall(nodes.definition)))
             for term in item.findall(nodes.term):
-                yield ["term", text_of(term), f"{page}#{term['ids'][0]}", about]
+                yield ["term", text_of(term, known), f"{page}#{term['ids'][0]}", about]
     for signature in doctree.findall(desc_signature):
         if signature["ids"] and isinstance(signature.parent, desc):
             about = next(iter(signature.parent.findall(nodes.paragraph)), None)
@@ -127,7 +140,7 @@ def entries(docname: str, doctree: nodes.document) -> Iterator[list[str]]:
                 "function",
                 name,
                 f"{page}#{signature['ids'][0]}",
-                line(text_of(about)) if about else "",
+                line(text_of(about, known)) if about else "",
             ]
 
 
@@ -144,14 +157,22 @@ def claim_entries(app: Sphinx) -> Iterator[list[str]]:
         yield ["claim", title, f"{page}.html#{row_anchor(subject)}", line(f"{verdict}. {said}")]
 
 
+def names_in(app: Sphinx) -> Known:
+    """Pages by their titles and theorems by their names."""
+    titles = {docname: title.astext() for docname, title in app.env.titles.items()}
+    named = (app.env.metadata[docname].get(NAMES, {}) for docname in app.env.found_docs)
+    return titles | {label: name for names in named for label, name in names.items()}
+
+
 def write_index(app: Sphinx, error: Exception | None) -> None:
     """Put the index beside the pages."""
     if error is not None or app.builder.format != "html":
         return
     found: list[list[str]] = []
+    known = names_in(app)
     for docname in sorted(app.env.found_docs):
         title = app.env.titles[docname].astext() if docname in app.env.titles else docname
-        found += [[*one, title] for one in entries(docname, app.env.get_doctree(docname))]
+        found += [[*one, title] for one in entries(docname, app.env.get_doctree(docname), known)]
     found += [[*one, "The ledger"] for one in claim_entries(app)]
     text = json.dumps(found, ensure_ascii=False, separators=(",", ":"))
     file = Path(app.outdir) / "_static" / "answers-index.js"
@@ -169,12 +190,13 @@ def on_search_page(
 
 def note_terms(app: Sphinx, doctree: nodes.document) -> None:
     """Remember the terms that a page defines, with their anchors and what they mean."""
-    found = {}
+    found: dict[str, list[str]] = {}
+    known = names_in(app)
     for terms in doctree.findall(glossary):
         for item in terms.findall(nodes.definition_list_item):
-            about = line(" ".join(text_of(part) for part in item.findall(nodes.definition)))
+            about = line(" ".join(text_of(part, known) for part in item.findall(nodes.definition)))
             for term in item.findall(nodes.term):
-                found[text_of(term)] = [term["ids"][0], about]
+                found[text_of(term, known)] = [term["ids"][0], about]
     app.env.metadata[app.env.docname][TERMS] = found
 
 

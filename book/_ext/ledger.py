@@ -13,9 +13,13 @@ step with the registry, stops the build.
 import csv
 import hashlib
 import json
+import platform
 import re
+import subprocess
 from collections import Counter
+from collections.abc import Mapping
 from html import escape
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
@@ -35,6 +39,20 @@ from execution import executed_notebooks
 from verdict_box import badge, box, decided, records_in
 
 LOGGER = logging.getLogger(__name__)
+# In words, for one and for several.
+DECIDED = {
+    "holds": ("holds", "hold"),
+    "holds generically": ("holds generically", "hold generically"),
+    "misprint": ("is a misprint", "are misprints"),
+    "corrected": ("holds once corrected", "hold once corrected"),
+    "fails": ("fails", "fail"),
+}
+EXPERIMENTS = {
+    "analogue agrees": ("agrees", "agree"),
+    "analogue undecided": ("is undecided", "are undecided"),
+    "analogue disagrees": ("disagrees", "disagree"),
+}
+LEFT = {"not attempted": ("not attempted", "not attempted")}
 NO_ERRATA = "No cell of this book has found a claim of this paper that needs a correction."
 # What a page has no business to touch: a verdict comes from `claim(...)` and nothing else.
 TAMPERING = re.compile(
@@ -219,9 +237,25 @@ def records_of(output: NotebookNode) -> list[dict[str, Any]]:
     return records_in(output.get("data", {}).get("text/html", ""))
 
 
+def commit(root: Path) -> str:
+    """The commit that the site is built from, or nothing."""
+    command = ["git", "-C", str(root), "rev-parse", "--short=12", "HEAD"]
+    try:
+        return subprocess.run(command, capture_output=True, text=True).stdout.strip()
+    except OSError:
+        return ""
+
+
+def versions() -> dict[str, str]:
+    """What decides a number besides our own code."""
+    known = {name: metadata.version(name) for name in ("numpy", "scipy", "torch")}
+    return {"python": platform.python_version(), **known}
+
+
 def collect(app: Sphinx, env: BuildEnvironment) -> None:
     """Gather the records of all executed notebooks, believing none that cannot be believed."""
     records = []
+    made = {"commit": commit(Path(app.confdir)), "versions": versions()}
     for docname, notebook in executed_notebooks(app):
         for number, cell in enumerate(notebook.cells, start=1):
             if cell.cell_type != "code":
@@ -242,7 +276,7 @@ def collect(app: Sphinx, env: BuildEnvironment) -> None:
                         message = "cell %d must write the id %r literally"
                         LOGGER.warning(message, number, id, **place)
                     source = hashlib.sha256(cell.source.encode()).hexdigest()[:12]
-                    records.append({**record, "page": f"{docname}.html", "source": source})
+                    records.append({**record, **made, "page": f"{docname}.html", "source": source})
     try:
         env.ledger = ledger(records)
     except claims.ClaimError as error:
@@ -471,12 +505,11 @@ class Book:
         printed = [use for use in row["uses"] if use.split("/")[0] in claims.PAPERS]
         ours = [use for use in row["uses"] if use not in printed]
         users = [other["id"] for other in self.rows.values() if row["id"] in self.used(other)]
-        lines = [("Its printed proof uses", printed), ("Behind it, in this book:", ours)]
+        lines = [(f"{printed_argument(row)} uses", printed), ("Behind it, in this book:", ours)]
         if row["paper"] not in claims.PAPERS:
             lines = [("Its proof uses", row["uses"])]
         shown = [f"<em>{name}</em> {self.names(ids)}." for name, ids in lines if ids]
-        if row["leans"]:
-            shown.append(self.propagated(row))
+        shown += [self.propagated(row)] if row["leans"] else []
         return shown + ([f"<em>Leaned on by</em> {self.names(users)}."] if users else [])
 
     def used(self, row: Row) -> list[str]:
@@ -485,25 +518,31 @@ class Book:
         return [] if row["uses"] == whole.get("uses") else row["uses"]
 
     def propagated(self, row: Row) -> str:
-        """The sentence about a printed proof that leans on something wrong as printed."""
+        """The sentence about a printed proof that leans on something wrong as printed; on what it
+        uses itself if there is such a thing, else on what lies deeper.
+        """
         direct = [lean["id"] for lean in row["leans"] if not lean["through"]]
-        deeper = [lean["id"] for lean in row["leans"] if lean["through"]]
-        says = f"Its printed proof leans on {self.names(direct)}" if direct else ""
-        if deeper:
-            through = self.names(
-                list(dict.fromkeys(lean["through"] for lean in row["leans"] if lean["through"]))
-            )
-            start = f"{says}, and through" if says else "Its printed proof leans, through"
-            says = f"{start} {through}{'' if says.count(',') else ','} on {self.names(deeper)}"
-        wrong = "which is" if len(row["leans"]) == 1 else "which are"
-        own = "It holds all the same. " if outcome(row).startswith("holds") else ""
-        return f'<span class="eh-leans">{says}, {wrong} wrong as printed. {own}</span>'
+        through = list(dict.fromkeys(lean["through"] for lean in row["leans"]))
+        wrong = direct or [lean["id"] for lean in row["leans"]]
+        way = " on" if direct else f", through {self.names(through)}, on"
+        some = any(
+            part not in wrong and not is_wrong(self.rows[part]) for part in self.parts(wrong)
+        )
+        verb = "is" if len(wrong) == 1 else "are"
+        says = f"{verb} {'in part ' if some else ''}wrong as printed"
+        own = " It holds all the same." if outcome(row).startswith("holds") else ""
+        text = f"{printed_argument(row)} leans{way} {self.names(wrong)}, which {says}.{own}"
+        return f'<span class="eh-leans">{text}</span>'
+
+    def parts(self, ids: list[str]) -> list[str]:
+        """The parts of some claims."""
+        return [part for id in ids for part in subject_of(self.rows[id]).parts]
 
     def names(self, ids: list[str]) -> str:
         """Claims by their place, with links to their rows."""
         subjects = [subject_of(self.rows[id]) for id in ids]
         return ", ".join(
-            f'<a href="{self.row_address(subject)}">{escape(name_of(subject))}</a>'
+            f'<a href="{self.row_address(subject)}">{escape(claim_graph.label_of(subject))}</a>'
             for subject in subjects
         )
 
@@ -549,11 +588,9 @@ class Book:
         )
 
 
-def name_of(subject: claims.Claim) -> str:
-    """A claim in a few words: its label, with the paper for one of another chapter's."""
-    part = subject.id.split("/")[1].partition(".")
-    label = claim_graph.label_of(subject)
-    return label if part or subject.paper not in claims.PAPERS else subject.id
+def printed_argument(row: Row) -> str:
+    """What supports a claim in the paper: a proof, or the text around a sentence."""
+    return "The printed text" if "/statement-" in row["id"] else "Its printed proof"
 
 
 def provenance(row: Row) -> str:
@@ -588,18 +625,18 @@ def counted_in_words(rows: list[Row]) -> str:
 
     >>> counted_in_words([{"verdict": "holds"}, {"verdict": "fails"}, {"verdict": "holds"}])
     '2 hold, 1 fails'
+    >>> counted_in_words([{"verdict": "analogue agrees"}, {"verdict": "analogue undecided"}])
+    'experiments in other settings: 1 agrees, 1 is undecided'
     """
     counts = Counter(outcome(row) for row in counted(rows))
-    one = {**claims.WORDS, "misprint": "is a misprint"}
-    many = {
-        "holds": "hold",
-        "holds generically": "hold generically",
-        "misprint": "are misprints",
-        "corrected": "hold once corrected",
-        "fails": "fail",
-    }
-    shown = [(v, counts[v]) for v in claims.WORDS if counts[v]]
-    return ", ".join(f"{n} {(one if n == 1 else many).get(v, v)}" for v, n in shown)
+
+    def several(verdicts: Mapping[str, tuple[str, str]]) -> str:
+        shown = ((counts[verdict], words) for verdict, words in verdicts.items() if counts[verdict])
+        return ", ".join(f"{n} {words[n > 1]}" for n, words in shown)
+
+    proofs, experiments = several(DECIDED), several(EXPERIMENTS)
+    tried = f"experiments in other settings: {experiments}" if experiments else ""
+    return "; ".join(filter(None, [proofs, tried, several(LEFT)]))
 
 
 def write_data(app: Sphinx, error: Exception | None) -> None:

@@ -2,9 +2,9 @@
 
 Every verdict is computed again from the recorded errors and tolerances, and the whole ledger from
 the registries of this package and the records in the file; one that was edited is refused, with a
-sentence for each row. Who edits a file can also compute its digests anew, and then an error may have
-been moved on its own side of its tolerance. So with the folder `book` of the repository each record
-is held against what the accepted notebook of its page prints, too.
+sentence for each row. Who edits a file can also compute its digests anew, and then an error may
+have been moved on its own side of its tolerance. So with the folder `book` of the repository each
+record is held against what the accepted notebook of its page prints, too.
 """
 
 import json

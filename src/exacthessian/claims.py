@@ -23,20 +23,17 @@ import inspect
 import json
 import math
 import os
-import platform
-import subprocess
 import sys
 import time
 import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, fields, replace
 from functools import cache
 from html import escape
-from importlib import metadata
 from importlib.resources import files
 from pathlib import Path
-from types import CodeType, TracebackType
+from types import CodeType
 from typing import Any, Self
 
 import numpy as np
@@ -182,51 +179,37 @@ def paper(name: str) -> Paper:
 
 def _claims_of(name: str, row: Mapping[str, Any]) -> list[Claim]:
     """A registry row as claims: the whole first, then its parts; what is wrong with it is named."""
-    whole = dict(row)
-    parts, errata = whole.pop("parts", {}), whole.pop("errata", {})
-    inherited = {key: row.get(key) for key in ("place", "hypotheses", "uses")}
-    rows = [(whole, tuple(parts))]
-    for part, given in parts.items():
-        own = {"statement": given} if isinstance(given, str) else given
-        inner = {"id": f"{row.get('id')}.{part}", "erratum": errata.get(part)}
-        rows.append(({**inherited, **own, **inner}, ()))
-    claims = []
-    for fields, names in rows:
-        try:
-            if not errata.keys() <= parts.keys():
-                raise ValueError(f"errata must name parts of the claim, got {sorted(errata)}")
-            claims.append(_claim(name, names, **fields))
-        except (TypeError, ValueError) as error:
-            place = f"registry/{name}.toml, row {fields.get('id')}"
-            raise ValueError(f"{place}: {error}") from error
+    key = row.get("id")
+    try:
+        whole = dict(row)
+        parts, errata = whole.pop("parts", {}), whole.pop("errata", {})
+        if not errata.keys() <= parts.keys():
+            raise ValueError(f"errata must name parts of the claim, got {sorted(errata)}")
+        claims = [_claim(name, whole | {"parts": tuple(f"{name}/{key}.{part}" for part in parts)})]
+        inherited = {field: row[field] for field in ("place", "hypotheses", "uses")}
+        for part, given in parts.items():
+            key = f"{row['id']}.{part}"
+            own = {"statement": given} if isinstance(given, str) else given
+            claims.append(_claim(name, inherited | own | {"id": key, "erratum": errata.get(part)}))
+    except (KeyError, TypeError, ValueError) as error:
+        problem = f"missing key {error}" if isinstance(error, KeyError) else error
+        raise ValueError(f"registry/{name}.toml, row {key}: {problem}") from error
     return claims
 
 
-def _claim(
-    name: str,
-    parts: tuple[str, ...],
-    id: str,
-    place: str,
-    statement: str,
-    hypotheses: Sequence[str],
-    uses: Sequence[str],
-    form: str = "",
-    erratum: Mapping[str, str] | None = None,
-) -> Claim:
+def _claim(name: str, row: Mapping[str, Any]) -> Claim:
+    hypotheses, form, erratum = row["hypotheses"], row.get("form", ""), row.get("erratum")
     if not hypotheses or isinstance(hypotheses, str) or not all(h.strip() for h in hypotheses):
         raise ValueError("hypotheses must list at least one, as the paper states them")
-    leans = tuple(use if "/" in use else f"{name}/{use}" for use in uses)
-    if unknown := [use for use in leans if use not in _ids(use.split("/")[0])]:
+    uses = tuple(use if "/" in use else f"{name}/{use}" for use in row["uses"])
+    if unknown := [use for use in uses if use not in _ids(use.split("/")[0])]:
         raise ValueError(f"uses names {unknown[0]!r}, which no registry has")
     path = form if "." in form or not form else f"papers.{_raw(name)['chapter']}.{form}"
     if path and definition(path) is None:
         raise ValueError(f"form {form!r} is no function of the package")
-    whole = f"{name}/{id}"
-    return Claim(
-        *(whole, place, statement, tuple(hypotheses), leans, path),
-        parts=tuple(f"{whole}.{part}" for part in parts),
-        erratum=erratum and Erratum(**erratum),
-    )
+    made = {"hypotheses": tuple(hypotheses), "uses": uses, "form": path}
+    made |= {"id": f"{name}/{row['id']}", "erratum": erratum and Erratum(**erratum)}
+    return Claim(**{**row, **made})
 
 
 @cache
@@ -387,8 +370,6 @@ class Record:
     differs: str = ""
     note: str = ""
     seconds: float = 0.0
-    commit: str = ""
-    versions: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
     def of(cls, entry: Mapping[str, Any]) -> Self:
@@ -488,10 +469,9 @@ class _Comparison:
 class Referee:
     """Collects the checks of one claim; `verdict` is what follows from them."""
 
-    def __init__(self, subject: Claim, show: bool = True) -> None:
+    def __init__(self, subject: Claim) -> None:
         self.subject = subject
         self.comparisons: list[_Comparison] = []
-        self._show = show
         self._facts: dict[str, Any] = {}
         self._started = time.perf_counter()
 
@@ -588,8 +568,7 @@ class Referee:
     def record(self) -> Record:
         """The checks and their verdict as data."""
         seconds = round(time.perf_counter() - self._started, 2)
-        made = {"seconds": seconds, "commit": _commit(), "versions": _versions()}
-        record = Record(self.subject.id, "", **self._facts, **made)
+        record = Record(self.subject.id, "", **self._facts, seconds=seconds)
         return replace(record, verdict=decide(record, self.subject.form))
 
     @property
@@ -597,41 +576,14 @@ class Referee:
         """The verdict that follows from the checks made so far."""
         return self.record.verdict
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> bool:
-        """Show the verdict. In a reader's notebook a check that cannot support one is a sentence in
-        a box; everywhere else it is an error.
-        """
-        if error is None:
-            try:
-                record = self.record
-                OPENED.append(self)
-                if self._show:
-                    _show(self.subject, "claim", asdict(record), str(record))
-                return False
-            except ClaimError as problem:
-                error = problem
-        if not isinstance(error, ClaimError) or not live.is_live():
-            if kind is None:
-                raise error
-            return False
-        sentence = f"With your change this claim no longer passes. {error}."
-        _display(sentence, f'<div class="eh-verdict eh-changed">{escape(sentence)}</div>')
-        return True
-
 
 OPENED: list[Referee] = []  # the claims that this process has decided, for `make mutate-claims`
 
 
-def claim(id: str, show: bool = True) -> Referee:
-    """Open a claim, to be used in a `with`: collect its checks, and show the verdict that follows.
+@contextmanager
+def claim(id: str, show: bool = True) -> Iterator[Referee]:
+    """Open a claim: collect its checks, and show the verdict that follows. In a reader's notebook a
+    check that cannot support one is a sentence in a box; everywhere else it is an error.
 
     >>> with claim("depth-not-data/statement-isometry") as c:
     ...     c.printed(error=0.5, tol=1e-10, unit="of the input")
@@ -640,7 +592,18 @@ def claim(id: str, show: bool = True) -> Referee:
       printed form: off by 0.5 of the input (allowed 1e-10)
       counterexample: one learned direction of two
     """
-    return Referee(_look_up(id, "claims"), show)
+    referee = Referee(_look_up(id, "claims"))
+    try:
+        yield referee
+        record = referee.record
+        OPENED.append(referee)
+        if show:
+            _show(referee.subject, "claim", asdict(record), str(record))
+    except ClaimError as error:
+        if not live.is_live():
+            raise
+        sentence = f"With your change this claim no longer passes. {error}."
+        _display(sentence, f'<div class="eh-verdict eh-changed">{escape(sentence)}</div>')
 
 
 def not_attempted(id: str, reason: str) -> None:
@@ -653,7 +616,7 @@ def not_attempted(id: str, reason: str) -> None:
     subject = _look_up(id, "claims")
     if not reason.strip():
         raise ClaimError(f"{id}: say why it is not attempted")
-    record = Record(id, "not attempted", note=reason, commit=_commit(), versions=_versions())
+    record = Record(id, "not attempted", note=reason)
     _show(subject, "claim", asdict(record), str(record))
 
 
@@ -748,27 +711,6 @@ def _names_in(code: CodeType) -> set[str]:
 def _short(case: Any) -> str:
     text = " ".join(str(case).split())
     return text if len(text) <= 80 else text[:77] + "…"
-
-
-@cache
-def _commit() -> str:
-    """The commit of the repository that the package lies in, or nothing."""
-    command = ["git", "-C", str(PACKAGE), "rev-parse", "--short=12", "HEAD"]
-    try:
-        return subprocess.run(command, capture_output=True, text=True).stdout.strip()
-    except OSError:
-        return ""
-
-
-@cache
-def _versions() -> Mapping[str, str]:
-    versions = {"python": platform.python_version()}
-    for name in ("numpy", "scipy", "torch"):
-        try:
-            versions[name] = metadata.version(name)
-        except metadata.PackageNotFoundError:
-            continue
-    return versions
 
 
 def _display(text: str, html: str) -> None:

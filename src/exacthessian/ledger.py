@@ -2,7 +2,7 @@
 
 It follows from the registries and the records of the cells, and from nothing else. So a ledger is
 believed only as far as it can be made again: its rows must be those of the registries, each verdict
-must follow from the numbers beside it, and a numbered function must be unchanged since its cell ran.
+must follow from the numbers beside it, and a numbered function must be as it was when its cell ran.
 """
 
 import hashlib
@@ -31,11 +31,11 @@ Row = dict[str, Any]
 def ledger(records: Iterable[Mapping[str, Any]]) -> dict[str, list[Row]]:
     """The whole ledger: every claim and figure of every registry with what the pages found.
 
-    A record is what a cell showed and where: `{"claim": {...}, "page": "book/a.html", "source":
-    ...}`, or `"figure"` for a claim; `source` is the hash of the cell. A claim that no cell has
-    checked is *not attempted*; a claim with parts has the worst of their verdicts, and only claims
-    without parts, `leaf`, are counted. `leans` lists what is wrong as printed among the things that
-    the printed proof of a claim uses, directly or `through` one of them.
+    A record is what a cell showed, `{"claim": {...}}` or `{"figure": {...}}`, with what the build
+    knows about it: the `page`, the hash of the cell's `source`, the `commit` and the `versions`. A
+    claim that no cell has checked is *not attempted*; a claim with parts has the worst of their
+    verdicts, and only claims without parts, `leaf`, are counted. `leans` lists what is wrong as
+    printed among the things that a claim uses, directly or `through` one of them.
 
     >>> empty = ledger([])
     >>> {row["verdict"] for row in empty["claims"]}, len(empty["figures"])
@@ -52,7 +52,7 @@ def ledger(records: Iterable[Mapping[str, Any]]) -> dict[str, list[Row]]:
             raise ClaimError(f"{id}: it has parts, so its parts are judged and not the whole")
         if id in found:
             raise ClaimError(f"{id}: two cells give a verdict, there must be one")
-        found[id] = {**record[kind], "page": record["page"], "source": record["source"]}
+        found[id] = {**record, **record[kind]}
     subjects = {id: subject for name in REGISTRIES for id, subject in paper(name).claims.items()}
     verdicts = {id: _verdict(subject, found) for id, subject in subjects.items()}
     claims = [
@@ -67,13 +67,12 @@ def ledger(records: Iterable[Mapping[str, Any]]) -> dict[str, list[Row]]:
         }
         for id, subject in subjects.items()
     ]
+    blank = {"status": "not attempted", "seconds": None, "note": ""}
     figures = [
         {
             **_start(subject, found),
             "full_size": subject.full_size,
-            "status": found.get(id, {}).get("status", "not attempted"),
-            "seconds": found.get(id, {}).get("seconds"),
-            "note": found.get(id, {}).get("note", ""),
+            **{key: found.get(id, blank)[key] for key in blank},
         }
         for name in PAPERS
         for id, subject in paper(name).figures.items()
@@ -83,15 +82,16 @@ def ledger(records: Iterable[Mapping[str, Any]]) -> dict[str, list[Row]]:
 
 
 def _start(subject: Claim, found: Mapping[str, Mapping[str, Any]]) -> Row:
-    checked = next((id for id in (subject.id, *subject.parts) if id in found), None)
-    anchor = paper(subject.paper).claims.get(checked or "", subject).anchor
+    checked = next((id for id in (subject.id, *subject.parts) if id in found), "")
+    anchor = paper(subject.paper).claims.get(checked, subject).anchor
+    made = found.get(checked, {"source": "", "commit": "", "versions": {}})
     return {
         "id": subject.id,
         "paper": subject.paper,
         "place": subject.place,
         "statement": subject.statement,
-        "cell": f"{found[checked]['page']}#{anchor}" if checked else None,
-        "source": found[checked]["source"] if checked else "",
+        "cell": f"{made['page']}#{anchor}" if checked else None,
+        **{key: made[key] for key in ("source", "commit", "versions")},
     }
 
 
@@ -175,10 +175,7 @@ def _records(table: Mapping[str, Any]) -> list[Row]:
     """The records that the rows of a ledger hold."""
     rows = [("claim", row) for row in table["claims"] if row["leaf"] and row["cell"]]
     rows += [("figure", row) for row in table["figures"] if row["cell"]]
-    return [
-        {kind: row, "page": row["cell"].partition("#")[0], "source": row["source"]}
-        for kind, row in rows
-    ]
+    return [{**row, kind: row, "page": row["cell"].partition("#")[0]} for kind, row in rows]
 
 
 def _disagreements(subject: Claim, record: Record) -> list[str]:
