@@ -54,7 +54,7 @@ def png(width=600, height=300, colour="white"):
 def record(id, status="as stated"):
     data = json.dumps({"figure": {"id": id, "status": status}})
     return {
-        "text/html": f'<div data-record="{escape(data)}" data-seal="{claims.seal(data)}"></div>'
+        "text/html": f'<div data-record="{escape(data)}" data-seal="{claims._seal(data)}"></div>'
     }
 
 

@@ -27,7 +27,7 @@ from notebook_text import expanded
         ("```{prf:theorem} A\nB\n```", "```{prf:theorem} A\nB\n```"),
         (
             "```{install-line}\n```",
-            f"```\n%pip install 'exacthessian[torch] @ git+{notebook_text.NO_ADDRESS}'\n```",
+            f"```\n%pip install './{notebook_text.WHEEL}[torch]'\n```",
         ),
         (
             "````\n\n```{verdicts} x\n```\n````",

@@ -13,6 +13,7 @@ is no argument. Sphinx reads such a line as the directive.
 
 import re
 from functools import cache
+from importlib import metadata
 from pathlib import Path
 
 import yaml
@@ -22,7 +23,7 @@ from sphinx.application import Sphinx
 from closed_form import formula
 
 HERE = Path(__file__).resolve().parent
-NO_ADDRESS = "<address of this repository>"
+WHEEL = f"exacthessian-{metadata.version('exacthessian')}-py3-none-any.whl"
 
 
 def expanded(markdown: str) -> str:
@@ -70,9 +71,12 @@ def with_expanded_text(notebook: NotebookNode) -> NotebookNode:
     return notebook
 
 
-def install_line(address: str = NO_ADDRESS) -> str:
-    """The line that installs the package in a notebook which is alone on somebody's server."""
-    return f"%pip install 'exacthessian[torch] @ git+{address}'"
+def install_line(address: str = "") -> str:
+    """The line that installs the package in a notebook which is alone on somebody's server: from
+    the public repository where there is one, else from the wheel that the site offers.
+    """
+    source = f"exacthessian[torch] @ git+{address}" if address else f"./{WHEEL}[torch]"
+    return f"%pip install '{source}'"
 
 
 @cache

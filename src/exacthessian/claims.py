@@ -11,8 +11,9 @@ follows:
 >>> c.verdict
 'corrected'
 
-A verdict cannot be declared. Its record is shown as the cell's output, and the ledger is made from
-the outputs of the executed pages (`exacthessian.ledger`).
+A verdict cannot be declared. Its record is shown as the cell's output, the ledger is made from the
+outputs of the executed pages (`exacthessian.ledger`), and anybody can check it again
+(`exacthessian.check`).
 """
 
 import ast
@@ -22,50 +23,35 @@ import inspect
 import json
 import math
 import os
-import platform
-import re
-import subprocess
 import sys
 import time
 import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, fields, replace
 from functools import cache
-from html import escape, unescape
-from importlib import metadata
+from html import escape
 from importlib.resources import files
 from pathlib import Path
-from types import CodeType, TracebackType
+from types import CodeType
 from typing import Any, Self
 
 import numpy as np
 
 from exacthessian import live
 
-WORDS = {
+WORDS = {  # from best to worst: a claim gets the worst verdict of its parts
     "holds": "holds",
     "holds generically": "holds generically",
-    "misprint": "misprint",
-    "corrected": "holds once corrected",
-    "fails": "fails",
     "analogue agrees": "analogue agrees",
     "analogue undecided": "analogue undecided",
     "analogue disagrees": "analogue disagrees",
     "not attempted": "not attempted",
+    "misprint": "misprint",
+    "corrected": "holds once corrected",
+    "fails": "fails",
 }
-WORST_FIRST = (
-    "fails",
-    "corrected",
-    "misprint",
-    "not attempted",
-    "analogue disagrees",
-    "analogue undecided",
-    "analogue agrees",
-    "holds generically",
-    "holds",
-)
-WRONG_AS_PRINTED = ("fails", "corrected", "misprint")
+WRONG_AS_PRINTED = ("misprint", "corrected", "fails")
 FIGURE_STATUSES = (
     "as stated",
     "as stated up to a limit",
@@ -80,10 +66,6 @@ PACKAGE = Path(str(files("exacthessian")))
 
 class ClaimError(Exception):
     """A check that cannot support a verdict."""
-
-
-class RegistryError(ValueError):
-    """A row of a registry that is not as it must be."""
 
 
 @dataclass(frozen=True)
@@ -144,7 +126,7 @@ class Paper:
     number: int
     title: str
     short: str
-    authors: tuple[str, ...]
+    authors: Sequence[str]
     chapter: str
     claims: Mapping[str, Claim]
     figures: Mapping[str, Claim]
@@ -158,12 +140,6 @@ class Paper:
 # ---------------------------------------------------------------------------------------------
 # The registry
 # ---------------------------------------------------------------------------------------------
-
-_PAPER_KEYS = {"paper", "number", "title", "short", "authors", "chapter", "claim", "figure"}
-_ROW_KEYS = {"id", "place", "statement", "hypotheses", "uses", "form", "parts", "erratum", "errata"}
-_PART_KEYS = {"statement", "hypotheses", "uses", "form"}
-_FIGURE_KEYS = {"id", "place", "statement", "full_size"}
-_ERRATUM_KEYS = {f.name for f in fields(Erratum)}
 
 
 @cache
@@ -190,112 +166,57 @@ def paper(name: str) -> Paper:
     """
     if name not in REGISTRIES:
         raise ValueError(f"paper must be one of {', '.join(REGISTRIES)}, got {name!r}")
-    data = _raw(name)
-    _require_keys(name, "the head", data, _PAPER_KEYS, _PAPER_KEYS - {"figure"})
-    claims = [subject for row in data["claim"] for subject in _claims_of(name, row)]
-    figures = []
-    for row in data.get("figure", []):
-        _require_keys(name, row.get("id", "?"), row, _FIGURE_KEYS, _FIGURE_KEYS - {"full_size"})
-        figures.append(Claim(**{**row, "id": f"{name}/{row['id']}"}))
+    head = dict(_raw(name))
+    claims = [subject for row in head.pop("claim") for subject in _claims_of(name, row)]
+    figures = [Claim(**{**row, "id": f"{name}/{row['id']}"}) for row in head.pop("figure", [])]
     return Paper(
-        id=name,
-        number=data["number"],
-        title=data["title"],
-        short=data["short"],
-        authors=tuple(data["authors"]),
-        chapter=data["chapter"],
+        id=head.pop("paper"),
         claims={subject.id: subject for subject in claims},
         figures={subject.id: subject for subject in figures},
+        **head,
     )
 
 
 def _claims_of(name: str, row: Mapping[str, Any]) -> list[Claim]:
-    """A registry row as claims: the whole first, then its parts."""
-    key = row.get("id", "?")
-    _require_keys(name, key, row, _ROW_KEYS, {"id", "place", "statement", "hypotheses", "uses"})
-    id, parts = f"{name}/{key}", row.get("parts", {})
-    errata = row.get("errata", {})
-    if not errata.keys() <= parts.keys():
-        _refuse(name, key, f"errata must name parts of the claim, got {sorted(errata)}")
-    whole = Claim(
-        id=id,
-        place=row["place"],
-        statement=row["statement"],
-        hypotheses=_hypotheses(name, key, row["hypotheses"]),
-        uses=_uses(name, key, row["uses"]),
-        form=_form(name, key, row.get("form", "")),
-        parts=tuple(f"{id}.{part}" for part in parts),
-        erratum=_erratum(name, key, row.get("erratum")),
-    )
-    claims = [whole]
-    for part, entry in parts.items():
-        table = {"statement": entry} if isinstance(entry, str) else entry
-        where = f"{key}.{part}"
-        _require_keys(name, where, table, _PART_KEYS, {"statement"})
-        claims.append(
-            Claim(
-                id=f"{id}.{part}",
-                place=row["place"],
-                statement=table["statement"],
-                hypotheses=_hypotheses(name, where, table.get("hypotheses", row["hypotheses"])),
-                uses=_uses(name, where, table.get("uses", row["uses"])),
-                form=_form(name, where, table.get("form", "")),
-                erratum=_erratum(name, where, errata.get(part)),
-            )
-        )
+    """A registry row as claims: the whole first, then its parts; what is wrong with it is named."""
+    key = row.get("id")
+    try:
+        whole = dict(row)
+        parts, errata = whole.pop("parts", {}), whole.pop("errata", {})
+        if not errata.keys() <= parts.keys():
+            raise ValueError(f"errata must name parts of the claim, got {sorted(errata)}")
+        claims = [_claim(name, whole | {"parts": tuple(f"{name}/{key}.{part}" for part in parts)})]
+        inherited = {field: row[field] for field in ("place", "hypotheses", "uses")}
+        for part, given in parts.items():
+            key = f"{row['id']}.{part}"
+            own = {"statement": given} if isinstance(given, str) else given
+            claims.append(_claim(name, inherited | own | {"id": key, "erratum": errata.get(part)}))
+    except (KeyError, TypeError, ValueError) as error:
+        problem = f"missing key {error}" if isinstance(error, KeyError) else error
+        raise ValueError(f"registry/{name}.toml, row {key}: {problem}") from error
     return claims
 
 
-def _refuse(name: str, row: str, problem: str) -> None:
-    raise RegistryError(f"registry/{name}.toml, row {row}: {problem}")
-
-
-def _require_keys(
-    name: str, row: str, table: Mapping[str, Any], known: set[str], required: set[str]
-) -> None:
-    if unknown := table.keys() - known:
-        _refuse(name, row, f"unknown key {', '.join(sorted(unknown))}")
-    if missing := required - table.keys():
-        _refuse(name, row, f"missing key {', '.join(sorted(missing))}")
-
-
-def _hypotheses(name: str, row: str, given: Sequence[str]) -> tuple[str, ...]:
-    if not given or isinstance(given, str) or not all(text.strip() for text in given):
-        _refuse(name, row, "hypotheses must list at least one, as the paper states them")
-    return tuple(given)
-
-
-def _uses(name: str, row: str, given: Sequence[str]) -> tuple[str, ...]:
-    """The full ids of what a proof leans on; those of the same paper are given without its name."""
-    full = tuple(use if "/" in use else f"{name}/{use}" for use in given)
-    for use in full:
-        if use not in _ids(use.split("/")[0]):
-            _refuse(name, row, f"uses names {use!r}, which no registry has")
-    return full
+def _claim(name: str, row: Mapping[str, Any]) -> Claim:
+    hypotheses, form, erratum = row["hypotheses"], row.get("form", ""), row.get("erratum")
+    if not hypotheses or isinstance(hypotheses, str) or not all(h.strip() for h in hypotheses):
+        raise ValueError("hypotheses must list at least one, as the paper states them")
+    uses = tuple(use if "/" in use else f"{name}/{use}" for use in row["uses"])
+    if unknown := [use for use in uses if use not in _ids(use.split("/")[0])]:
+        raise ValueError(f"uses names {unknown[0]!r}, which no registry has")
+    path = form if "." in form or not form else f"papers.{_raw(name)['chapter']}.{form}"
+    if path and definition(path) is None:
+        raise ValueError(f"form {form!r} is no function of the package")
+    made = {"hypotheses": tuple(hypotheses), "uses": uses, "form": path}
+    made |= {"id": f"{name}/{row['id']}", "erratum": erratum and Erratum(**erratum)}
+    return Claim(**{**row, **made})
 
 
 @cache
 def _ids(name: str) -> frozenset[str]:
-    if name not in REGISTRIES:
-        return frozenset()
-    keys = {row.get("id", "?"): row.get("parts", {}) for row in _raw(name)["claim"]}
-    parts = {f"{name}/{key}.{part}" for key, parts in keys.items() for part in parts}
-    return frozenset(parts | {f"{name}/{key}" for key in keys})
-
-
-def _form(name: str, row: str, given: str) -> str:
-    """The path of a row's function below the package; a bare name is one of the paper's module."""
-    path = given if "." in given or not given else f"papers.{_raw(name)['chapter']}.{given}"
-    if path and definition(path) is None:
-        _refuse(name, row, f"form {given!r} is no function of the package")
-    return path
-
-
-def _erratum(name: str, row: str, table: Mapping[str, str] | None) -> Erratum | None:
-    if table is None:
-        return None
-    _require_keys(name, row, table, _ERRATUM_KEYS, {"printed", "corrected", "reason"})
-    return Erratum(**table)
+    rows = _raw(name)["claim"] if name in REGISTRIES else []
+    keys = ((row.get("id"), ["", *row.get("parts", {})]) for row in rows)
+    return frozenset(f"{name}/{key}.{part}".rstrip(".") for key, parts in keys for part in parts)
 
 
 def source_file(path: str) -> Path | None:
@@ -432,7 +353,12 @@ class Interval:
 
 @dataclass(frozen=True)
 class Record:
-    """What a cell found about one claim, and what decided it."""
+    """What a cell found about one claim, what decided it, and what it was made with.
+
+    >>> print(Record("paper/lemma-1", "holds", Check(0.0, 1e-10, cases=3, truth="truth")))
+    paper/lemma-1: holds
+      printed form: 3 cases against truth: within 1e-10
+    """
 
     id: str
     verdict: str
@@ -443,27 +369,61 @@ class Record:
     where: str = ""
     differs: str = ""
     note: str = ""
-    commit: str = ""
-    versions: Mapping[str, str] = field(default_factory=dict)
+    seconds: float = 0.0
+
+    @classmethod
+    def of(cls, entry: Mapping[str, Any]) -> Self:
+        """A record from its JSON, or from a row of the ledger.
+
+        >>> found = Record("paper/lemma-1", "holds", Check(0.0, 1e-9))
+        >>> Record.of(asdict(found)) == found
+        True
+        """
+        known = {f.name: entry[f.name] for f in fields(cls) if f.name in entry}
+        for name in ("printed", "corrected", "exception"):
+            if known.get(name):
+                known[name] = Check(**{**known[name], "error": float(known[name]["error"])})
+        if known.get("interval"):
+            known["interval"] = Interval(**known["interval"])
+        return cls(**known)
+
+    @property
+    def facts(self) -> list[tuple[str, Check | Interval | str]]:
+        """What decided, each with its name, in numbers that other machines reproduce."""
+        note = {
+            "fails": "counterexample",
+            "holds generically": "exception",
+            "not attempted": "reason",
+        }
+        named = (
+            ("printed form", self.printed),
+            ("corrected form", self.corrected),
+            ("excluded cases", self.exception),
+            ("effect", self.interval),
+            (note.get(self.verdict, "note"), self.note),
+            ("the paper has it right in", self.where),
+            ("differs from the paper", self.differs),
+        )
+        return [(name, fact) for name, fact in named if fact]
+
+    def __str__(self) -> str:
+        lines = [f"{self.id}: {WORDS[self.verdict]}"]
+        return "\n".join(lines + [f"  {name}: {fact}" for name, fact in self.facts])
 
 
-@dataclass(frozen=True)
-class FigureRecord:
-    """What a cell made of one figure."""
-
-    id: str
-    status: str
-    seconds: float | None = None
-    note: str = ""
-
-
-def decide(record: Record) -> str:
+def decide(record: Record, form: str = "") -> str:
     """The verdict that follows from the checks of a record; what it says itself is not looked at.
+
+    A claim with a numbered function, `form`, is decided by that function.
 
     >>> decide(Record("paper/lemma-1", "", printed=Check(0.3, 1e-10), note="L = 2"))
     'fails'
     """
     printed, corrected, id = record.printed, record.corrected, record.id
+    deciding = corrected or printed
+    if form and deciding is not None and deciding.function != form:
+        decided = deciding.function or "a plain number"
+        raise ClaimError(f"{id}: it must be decided by {form}, not {decided}")
     if record.interval is not None:
         interval = record.interval
         if interval.low > interval.above:
@@ -476,6 +436,8 @@ def decide(record: Record) -> str:
     if record.differs:
         return "analogue agrees" if printed.passes else "analogue disagrees"
     if printed.passes:
+        if corrected is not None:
+            raise ClaimError(f"{id}: a corrected form needs a printed form that fails")
         if record.exception is None:
             return "holds"
         if record.exception.passes:
@@ -507,11 +469,11 @@ class _Comparison:
 class Referee:
     """Collects the checks of one claim; `verdict` is what follows from them."""
 
-    def __init__(self, subject: Claim, show: bool = True) -> None:
+    def __init__(self, subject: Claim) -> None:
         self.subject = subject
         self.comparisons: list[_Comparison] = []
-        self._show = show
         self._facts: dict[str, Any] = {}
+        self._started = time.perf_counter()
 
     def printed(self, *given: Any, **options: Any) -> None:
         """Check the claim as printed, under the paper's own hypotheses.
@@ -523,13 +485,11 @@ class Referee:
         self._check("printed", *given, **options)
 
     def corrected(self, *given: Any, **options: Any) -> None:
-        """Check the corrected form; the printed one must have failed before."""
-        self._require_a_failing_printed_form("corrected")
+        """Check the corrected form; the printed one must fail."""
         self._check("corrected", *given, **options)
 
     def misprint(self, *given: Any, where: str, **options: Any) -> None:
         """Check the corrected form of a misprint; `where` says where the paper has it right."""
-        self._require_a_failing_printed_form("misprint")
         if not where.strip():
             raise ClaimError(f"{self.subject.id}: say where the paper has it right")
         self._check("corrected", *given, **options)
@@ -571,13 +531,6 @@ class Referee:
         self._facts["interval"] = Interval(mean, mean - half, mean + half, count, float(above))
         self.analogue(differs)
 
-    def _require_a_failing_printed_form(self, form: str) -> None:
-        printed = self._facts.get("printed")
-        if printed is None or printed.passes:
-            raise ClaimError(
-                f"{self.subject.id}: a {form} form needs a printed form that fails first"
-            )
-
     def _check(
         self,
         kind: str,
@@ -614,60 +567,23 @@ class Referee:
     @property
     def record(self) -> Record:
         """The checks and their verdict as data."""
-        record = Record(self.subject.id, "", **self._facts, commit=_commit(), versions=_versions())
-        verdict = decide(record)
-        self._require_the_form(record, verdict)
-        return Record(**{**_shallow(record), "verdict": verdict})
-
-    def _require_the_form(self, record: Record, verdict: str) -> None:
-        """A claim with a numbered function is decided by that function."""
-        deciding = record.corrected or record.printed
-        if self.subject.form and deciding is not None and deciding.function != self.subject.form:
-            raise ClaimError(
-                f"{self.subject.id}: its registry row names the form {self.subject.form}, but "
-                f"the check that decides is of {deciding.function or 'a plain number'}"
-            )
+        seconds = round(time.perf_counter() - self._started, 2)
+        record = Record(self.subject.id, "", **self._facts, seconds=seconds)
+        return replace(record, verdict=decide(record, self.subject.form))
 
     @property
     def verdict(self) -> str:
         """The verdict that follows from the checks made so far."""
         return self.record.verdict
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> bool:
-        """Show the verdict. In a reader's notebook a check that cannot support one is a sentence in
-        a box; everywhere else it is an error.
-        """
-        if error is None:
-            try:
-                record = self.record
-                OPENED.append(self)
-                if self._show:
-                    _show(self.subject, "claim", record, as_text(record), as_html(record))
-                return False
-            except ClaimError as problem:
-                error = problem
-        if not isinstance(error, ClaimError) or not live.is_live():
-            if kind is None:
-                raise error
-            return False
-        sentence = f"With your change this claim no longer passes. {error}."
-        _display(sentence, f'<div class="eh-verdict eh-changed">{escape(sentence)}</div>')
-        return True
-
 
 OPENED: list[Referee] = []  # the claims that this process has decided, for `make mutate-claims`
 
 
-def claim(id: str, show: bool = True) -> Referee:
-    """Open a claim, to be used in a `with`: collect its checks, and show the verdict that follows.
+@contextmanager
+def claim(id: str, show: bool = True) -> Iterator[Referee]:
+    """Open a claim: collect its checks, and show the verdict that follows. In a reader's notebook a
+    check that cannot support one is a sentence in a box; everywhere else it is an error.
 
     >>> with claim("depth-not-data/statement-isometry") as c:
     ...     c.printed(error=0.5, tol=1e-10, unit="of the input")
@@ -676,7 +592,18 @@ def claim(id: str, show: bool = True) -> Referee:
       printed form: off by 0.5 of the input (allowed 1e-10)
       counterexample: one learned direction of two
     """
-    return Referee(_look_up(id, "claims"), show)
+    referee = Referee(_look_up(id, "claims"))
+    try:
+        yield referee
+        record = referee.record
+        OPENED.append(referee)
+        if show:
+            _show(referee.subject, "claim", asdict(record), str(record))
+    except ClaimError as error:
+        if not live.is_live():
+            raise
+        sentence = f"With your change this claim no longer passes. {error}."
+        _display(sentence, f'<div class="eh-verdict eh-changed">{escape(sentence)}</div>')
 
 
 def not_attempted(id: str, reason: str) -> None:
@@ -689,8 +616,8 @@ def not_attempted(id: str, reason: str) -> None:
     subject = _look_up(id, "claims")
     if not reason.strip():
         raise ClaimError(f"{id}: say why it is not attempted")
-    record = Record(id, "not attempted", note=reason, commit=_commit(), versions=_versions())
-    _show(subject, "claim", record, as_text(record), as_html(record))
+    record = Record(id, "not attempted", note=reason)
+    _show(subject, "claim", asdict(record), str(record))
 
 
 @contextmanager
@@ -708,11 +635,10 @@ def figure(id: str, status: str, note: str = "", show: bool = True) -> Iterator[
         raise ClaimError(f"{id}: the status {status!r} needs a note that says why")
     started = time.perf_counter()
     yield
-    record = FigureRecord(id, status, round(time.perf_counter() - started, 2), note)
+    seconds = round(time.perf_counter() - started, 2)
     if show:
-        text = f"{status} ({note})" if note else status
-        html = f"<code>{escape(id)}</code>: {escape(text)}"
-        _show(subject, "figure", record, f"{id}: {text}", html)
+        entry = {"id": id, "status": status, "seconds": seconds, "note": note}
+        _show(subject, "figure", entry, f"{id}: {status}" + f" ({note})" * bool(note))
 
 
 def _look_up(id: str, kind: str) -> Claim:
@@ -787,130 +713,6 @@ def _short(case: Any) -> str:
     return text if len(text) <= 80 else text[:77] + "…"
 
 
-@cache
-def _commit() -> str:
-    """The commit of the repository that the package lies in, or nothing."""
-    command = ["git", "-C", str(PACKAGE), "rev-parse", "--short=12", "HEAD"]
-    try:
-        return subprocess.run(command, capture_output=True, text=True).stdout.strip()
-    except OSError:
-        return ""
-
-
-@cache
-def _versions() -> Mapping[str, str]:
-    versions = {"python": platform.python_version()}
-    for name in ("numpy", "scipy", "torch"):
-        try:
-            versions[name] = metadata.version(name)
-        except metadata.PackageNotFoundError:
-            continue
-    return versions
-
-
-# ---------------------------------------------------------------------------------------------
-# Showing a record, and reading it back
-# ---------------------------------------------------------------------------------------------
-
-
-def as_text(record: Record) -> str:
-    """A record as plain text, in numbers that other machines reproduce.
-
-    >>> print(as_text(Record("paper/lemma-1", "holds", Check(0.0, 1e-10, cases=3, truth="truth"))))
-    paper/lemma-1: holds
-      printed form: 3 cases against truth: within 1e-10
-    """
-    lines = [f"{record.id}: {WORDS[record.verdict]}"]
-    for name, check in _checks(record):
-        lines.append(f"  {name}: {check}")
-    if record.interval:
-        lines.append(f"  effect: {record.interval}")
-    lines += [f"  {name}: {text}" for name, text in _remarks(record)]
-    return "\n".join(lines)
-
-
-def as_html(record: Record, links: Mapping[str, str] | None = None) -> str:
-    """A record as a box: what is claimed, what is true, what decided it, and where to look.
-
-    `links` are addresses by the word that a reader clicks.
-
-    >>> found = Record("this-book/aligned-chain", "holds", Check(0.0, 1e-10))
-    >>> box = as_html(found, {"a": "b.html"})
-    >>> box.endswith('<code>this-book/aligned-chain</code> · <a href="b.html">a</a></p>')
-    True
-    """
-    subject = _look_up(record.id, "claims")
-    erratum = subject.erratum if record.verdict in WRONG_AS_PRINTED else None
-    said = [("", erratum.corrected), ("Printed: ", erratum.printed)] if erratum else []
-    said = said or [("", subject.statement)]
-    lines = [f"{verdict_badge(record.verdict)} <strong>{escape(subject.place)}.</strong> "]
-    lines[0] += " ".join(f"<em>{lead}</em>{markdown_html(text)}" for lead, text in said)
-    decided = [f"{name}: {_with_oracle(check)}" for name, check in _checks(record)]
-    decided += [str(record.interval)] if record.interval else []
-    decided += [f"{name}: {text}" for name, text in _remarks(record)]
-    if decided:
-        lines.append("<em>What decided it.</em> " + escape("; ".join(decided)) + ".")
-    ends = [f'<a href="{escape(to)}">{escape(word)}</a>' for word, to in (links or {}).items()]
-    lines.append(" · ".join([f"<code>{escape(record.id)}</code>", *ends]))
-    return "".join(f"<p>{line}</p>" for line in lines)
-
-
-def _with_oracle(check: Check) -> str:
-    """A check in words that say whether automatic differentiation was asked."""
-    asked = f"against automatic differentiation ({check.truth}):"
-    return str(check).replace(f"against {check.truth}:", asked) if check.oracle else str(check)
-
-
-def _checks(record: Record) -> list[tuple[str, Check]]:
-    named = (
-        ("printed form", record.printed),
-        ("corrected form", record.corrected),
-        ("excluded cases", record.exception),
-    )
-    return [(name, check) for name, check in named if check is not None]
-
-
-def _remarks(record: Record) -> list[tuple[str, str]]:
-    meaning = {
-        "fails": "counterexample",
-        "holds generically": "exception",
-        "not attempted": "reason",
-    }
-    named = (
-        (meaning.get(record.verdict, "note"), record.note),
-        ("the paper has it right in", record.where),
-        ("differs from the paper", record.differs),
-    )
-    return [(name, text) for name, text in named if text]
-
-
-def markdown_html(text: str) -> str:
-    """One line of Markdown with formulas, as HTML in which nothing else is markup.
-
-    >>> markdown_html("for *all* $a<b$")
-    'for <em>all</em> \\\\(a&lt;b\\\\)'
-    """
-    html = escape(text, quote=False)
-    pieces = re.split(r"\$([^$]+)\$", html)
-    for index, piece in enumerate(pieces):
-        if index % 2:
-            pieces[index] = rf"\({piece}\)"
-        else:
-            piece = re.sub(r"`([^`]+)`", r"<code>\1</code>", piece)
-            pieces[index] = re.sub(r"\*([^*\s][^*]*)\*", r"<em>\1</em>", piece)
-    return "".join(pieces)
-
-
-def verdict_badge(verdict: str) -> str:
-    """A verdict as a small coloured label in HTML.
-
-    >>> verdict_badge("corrected")
-    '<span class="eh-badge eh-corrected">holds once corrected</span>'
-    """
-    name = verdict.replace(" ", "-")
-    return f'<span class="eh-badge eh-{escape(name)}">{escape(WORDS.get(verdict, verdict))}</span>'
-
-
 def _display(text: str, html: str) -> None:
     display = live.notebook()
     if display is None:
@@ -919,64 +721,21 @@ def _display(text: str, html: str) -> None:
         display.display({"text/plain": text, "text/html": html}, raw=True)
 
 
-def _show(subject: Claim, kind: str, record: Record | FigureRecord, text: str, html: str) -> None:
+def _show(subject: Claim, kind: str, entry: Mapping[str, Any], text: str) -> None:
     """Display in a notebook, print elsewhere.
 
     The record travels inside the HTML, because a cache of executed notebooks keeps an output's
     data but not its metadata; a seal shows that this module wrote it.
     """
-    data = json.dumps({kind: asdict(record)}, sort_keys=True)
+    data = json.dumps({kind: entry}, sort_keys=True)
     box = (
-        f'<div class="eh-verdict mathjax_process" id="{escape(subject.anchor)}" '
-        f'data-record="{escape(data)}" data-seal="{seal(data)}">{html}</div>'
+        f'<div class="eh-verdict" id="{escape(subject.anchor)}" data-record="{escape(data)}" '
+        f'data-seal="{_seal(data)}"><pre>{escape(text)}</pre></div>'
     )
     _display(text, box)
 
 
-def seal(data: str, key: str | None = None) -> str:
-    """The seal of a record's JSON under the build's key, which a kernel inherits.
-
-    >>> seal("{}", key="a") == seal("{}", key="b")
-    False
-    """
-    secret = os.environ.get(SEAL, "") if key is None else key
+def _seal(data: str) -> str:
+    """The seal of a record's JSON under the build's key, which a kernel inherits."""
+    secret = os.environ.get(SEAL, "")
     return hmac.new(secret.encode(), data.encode(), hashlib.sha256).hexdigest()
-
-
-def records_in(html: str, key: str | None = None) -> list[dict[str, Any]]:
-    """The records that an output's HTML carries; one whose seal is not the build's is refused.
-
-    >>> records_in('<div data-record="{&quot;claim&quot;: {}}" data-seal="x">')
-    Traceback (most recent call last):
-    exacthessian.claims.ClaimError: a record that no claim of the package has made: {"claim": {}}
-    """
-    records = []
-    found = re.findall(r'data-record="([^"]*)"(?: data-seal="([^"]*)")?', html)
-    if not found and re.search(r"data-record|eh-verdict(?! eh-changed)", html):
-        raise ClaimError("a box that looks like a verdict, but that no claim has made")
-    for data, mark in found:
-        text = unescape(data)
-        if not hmac.compare_digest(mark, seal(text, key)):
-            raise ClaimError(f"a record that no claim of the package has made: {text[:200]}")
-        records.append(json.loads(text))
-    return records
-
-
-def record_of(entry: Mapping[str, Any]) -> Record:
-    """A record from its JSON.
-
-    >>> record_of(asdict(Record("paper/lemma-1", "holds", Check(0.0, 1e-9)))).printed.passes
-    True
-    """
-    kinds: Mapping[str, Callable[..., Any]] = {
-        "printed": Check,
-        "corrected": Check,
-        "exception": Check,
-        "interval": Interval,
-    }
-    made = {key: kind(**entry[key]) for key, kind in kinds.items() if entry.get(key)}
-    return Record(**{**entry, **made})
-
-
-def _shallow(record: Record) -> dict[str, Any]:
-    return {f.name: getattr(record, f.name) for f in fields(Record)}
