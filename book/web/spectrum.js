@@ -319,83 +319,6 @@ export function collapsed(K, n, L, d, lambda) {
   return { chain, C: 1 - misfit };
 }
 
-// Full matrices, for what leaves the aligned form: weights[l] is an array of rows.
-
-const matmul = (A, B) => A.map((row) => B[0].map((_, j) => sum(row.map((x, k) => x * B[k][j]))));
-const transpose = (A) => A[0].map((_, j) => A.map((row) => row[j]));
-const diagonal = (values, rows, columns) =>
-  Array.from({ length: rows }, (_, i) => Array.from({ length: columns }, (_, j) => (i === j ? values[i] ?? 0 : 0)));
-
-/** The weights of a chain; its first layer is followed by a turn by `tilt` of output modes 1, 2. */
-export function matrices(given, tilt = 0) {
-  const chain = checked(given), { widths } = chain;
-  const weights = chain.layers.map((s, l) => diagonal(s, widths[l + 1], widths[l]));
-  const [c, s] = [Math.cos(tilt), Math.sin(tilt)], [first] = weights;
-  if (tilt && widths[1] > 1) {
-    const [top, next] = [first[0], first[1]];
-    first[0] = top.map((x, j) => c * x - s * next[j]);
-    first[1] = top.map((x, j) => s * x + c * next[j]);
-  }
-  return weights;
-}
-
-/** What the gradient and the Hessian share: A_l after, B_l before, Ω, W. */
-function surroundings(weights, chain) {
-  const { widths } = chain, L = weights.length, before = [], after = [];
-  const unit = (d) => diagonal(new Array(d).fill(1), d, d);
-  before[0] = unit(widths[0]);
-  for (let l = 1; l < L; l++) before[l] = matmul(weights[l - 1], before[l - 1]);
-  after[L - 1] = unit(widths[L]);
-  for (let l = L - 2; l >= 0; l--) after[l] = matmul(after[l + 1], weights[l + 1]);
-  const W = matmul(weights[L - 1], before[L - 1]);
-  const omega = W.map((row, i) => row.map((w, j) => w * chain.data[j] - (i === j ? chain.target[i] ?? 0 : 0)));
-  return { before, after, W, omega };
-}
-
-/** The loss of full matrices on the data of a chain, and W. */
-export function matrixLoss(weights, given) {
-  const chain = checked(given), { W } = surroundings(weights, chain);
-  const fit = sum(W.flatMap((row, i) => row.map((w, j) =>
-    (w * w * chain.data[j]) / 2 - (i === j ? w * (chain.target[i] ?? 0) : 0))));
-  const squares = weights.map((A, l) => (chain.ridge[l] / 2) * sum(A.flat().map((x) => x * x)));
-  return { loss: fit + chain.halfY2 + sum(squares), W };
-}
-
-/** One step of gradient descent on full matrices. */
-export function matrixStep(weights, given, eta) {
-  const chain = checked(given), { before, after, omega } = surroundings(weights, chain);
-  const moved = weights.map((A, l) => {
-    const slope = matmul(matmul(transpose(after[l]), omega), transpose(before[l]));
-    return A.map((row, i) => row.map((x, j) => x - eta * (slope[i][j] + chain.ridge[l] * x)));
-  });
-  if (!moved.flat(2).every(Number.isFinite)) throw new Error(`The step η = ${eta} makes the weights overflow.`);
-  return moved;
-}
-
-/** All eigenvalues of the dense Hessian of full matrices, descending. */
-export function matrixSpectrum(weights, given) {
-  const chain = checked(given), { before, after, omega } = surroundings(weights, chain);
-  const L = weights.length, start = [0];
-  weights.forEach((A, l) => start.push(start[l] + A.length * A[0].length));
-  const P = start[L], H = new Float64Array(P * P);
-  const scaled = before.map((B) => B.map((row) => row.map((x, j) => x * chain.data[j])));
-  for (let k = 0; k < L; k++) for (let l = 0; l <= k; l++) {
-    const M = matmul(transpose(after[k]), after[l]), N = matmul(scaled[k], transpose(before[l]));
-    const G = k > l ? matmul(matmul(transpose(after[k]), omega), transpose(before[l])) : null;
-    const C = k > l + 1 ? weights.slice(l + 1, k).reduce((p, w) => matmul(w, p)) : null;
-    const [right, rightL] = [weights[k][0].length, weights[l][0].length];
-    for (let a = 0; a < weights[k].length; a++) for (let i = 0; i < right; i++)
-      for (let j = 0; j < weights[l].length; j++) for (let b = 0; b < rightL; b++) {
-        let value = M[a][j] * N[i][b];
-        if (G) value += (C ? C[i][j] : i === j ? 1 : 0) * G[a][b];
-        const u = start[k] + a * right + i, v = start[l] + j * rightL + b;
-        if (u === v) value += chain.ridge[k];
-        H[u * P + v] = H[v * P + u] = value;
-      }
-  }
-  return jacobi(H, P);
-}
-
 /** The step above which two modes of two layers swing their singular vectors: 2/(σ_1 + σ_2). */
 export const rotatingEdge = (first, second) => 2 / (first + second);
 
@@ -406,6 +329,6 @@ export function rotatingCycle(first, second, eta) {
   const phi = Math.acosh((eta * (first + second) + 2) / 4) / 2;
   const [c, s] = [Math.cosh(phi), Math.sinh(phi)];
   const sizes = [1, -1].map((sign) => Math.sqrt(1 / eta + (sign * (first - second)) / 2));
-  const layer = [[sizes[0] * c, sizes[0] * s], [sizes[1] * s, sizes[1] * c]];
-  return [layer, transpose(layer)];
+  const [[a, b], [d, e]] = [[sizes[0] * c, sizes[0] * s], [sizes[1] * s, sizes[1] * c]];
+  return [[[a, b], [d, e]], [[a, d], [b, e]]];
 }

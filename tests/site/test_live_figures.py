@@ -1,12 +1,16 @@
 """What live figures compute in the browser, against the package: numbers, not pictures."""
 
+import re
+from contextlib import redirect_stdout
+from io import StringIO
+
 import numpy as np
 import pytest
-from site_pages import ROOT
+from site_pages import LOOKS, ROOT, SITE
 
-from exacthessian import AlignedChain, Spectrum
+import live_figure
+from exacthessian import AlignedChain
 from exacthessian.attention import ScalarAttention
-from exacthessian.chain import LinearChain
 from exacthessian.mode import edge, rotating_cycle, rotating_edge, two_cycle
 from exacthessian.scalar import TwoLayer
 from exacthessian.studies.depth_not_data import membership
@@ -24,14 +28,6 @@ SPECTRA = """async (all) => {
         return {values: entries.map((e) => e.value), counts: entries.map((e) => e.count),
                 kinds: entries.map((e) => S.KINDS[e.kind]), loss: S.loss(chain),
                 size: S.size(chain), product: S.product(chain), layers: next.layers};
-    });
-}"""
-DENSE = """async (all) => {
-    const S = await import('/spectrum.js');
-    return all.map(({chain, tilt, eta}) => {
-        const weights = S.matrices(chain, tilt);
-        return {values: S.matrixSpectrum(weights, chain), weights,
-                moved: S.matrixStep(weights, chain, eta), ...S.matrixLoss(weights, chain)};
     });
 }"""
 
@@ -190,22 +186,6 @@ def test_collapse(web):
         assert_close(entry["loss"], ufm.loss())
 
 
-def test_full_matrices(web):
-    chains = [chain for chain in CHAINS if chain.size <= 60][:120]
-    settings = [{"chain": as_script(c), "tilt": 0.3, "eta": 0.05} for c in chains]
-    for given, found in zip(chains, web.evaluate(DENSE, settings), strict=True):
-        aligned = given.to_chain()
-        net = LinearChain(
-            tuple(np.array(weight) for weight in found["weights"]),
-            *(aligned.sigma_xx, aligned.sigma_yx, given.half_y2, given.ridge),
-        )
-        assert_close(found["values"], Spectrum.from_matrix(net.hessian()).expand())
-        assert_close(found["loss"], net.loss(), given.half_y2)
-        assert_close(found["W"], net.product, 1e-3)
-        for moved, weight in zip(found["moved"], net.step(0.05).weights, strict=True):
-            assert_close(moved, weight, 1e-3)
-
-
 def test_the_rotating_cycle(web):
     rng = np.random.default_rng(4)
     cases = []
@@ -240,3 +220,165 @@ def test_bad_input_gets_a_sentence(web, change, words):
         {**good, **change},
     )
     assert words in said
+
+
+def states(figure: live_figure.Figure) -> list[dict[str, float]]:
+    """States of a figure: all knobs at either end, as at first, and nine at random."""
+    rng = np.random.default_rng(0)
+    ends = [{s.name: getattr(s, end) for s in figure.sliders} for end in ("least", "most", "value")]
+    return ends + [
+        {
+            s.name: round(s.least + s.by * int(rng.integers((s.most - s.least) / s.by)), 9)
+            for s in figure.sliders
+        }
+        for _ in range(9)
+    ]
+
+
+def tokens(drawn: str) -> list[str]:
+    """The numbers of a drawing, and what stands between them."""
+    return re.findall(r"[\d.]+|[^\d.]+", drawn)
+
+
+@pytest.mark.parametrize("name", live_figure.FIGURES)
+def test_a_live_figure_draws_what_the_package_computes(web, name):
+    figure = live_figure.FIGURES[name]
+    frames = web.evaluate(
+        """async ([name, all]) => {
+            const {FIGURES, drawing} = await import('/live.js');
+            return all.map((state) => [FIGURES[name](state), drawing(FIGURES[name](state))]);
+        }""",
+        [name, states(figure)],
+    )
+    for state, (found, drawn) in zip(states(figure), frames, strict=True):
+        truth = figure.frame(**state)
+        assert found["text"] == truth["text"]
+        for axis in ("x", "y"):
+            mine = {**truth[axis], "ticks": [list(tick) for tick in truth[axis]["ticks"]]}
+            assert {"log": False, **found[axis]} == mine
+        for one, two in zip(found["marks"], truth["marks"], strict=True):
+            assert (one["as"], one["kind"], one.get("label", "")) == (
+                *(two["as"], two["kind"], two["label"]),
+            )
+            assert_close(sorted(one["points"]), sorted([list(p) for p in two["points"]]), 1.0)
+        if name not in ("hero", "gap", "collapse"):  # where equal heights may come in any order
+            for one, two in zip(tokens(drawn), tokens(live_figure.svg(truth)), strict=True):
+                assert one == two or abs(float(one) - float(two)) < 0.11, (one, two)
+
+
+def lab(visit, state="", **options):
+    """The laboratory in a state, and what went wrong there."""
+    return visit(f"book/lab.html{state and '#'}{state}", **options)
+
+
+def reproduced(seen) -> tuple[np.ndarray, float]:
+    """The spectrum and the loss that "Copy as Python" computes."""
+    seen.page.get_by_role("button", name="Copy as Python").click()
+    text = seen.page.locator("[data-part=python]").inner_text()
+    names: dict = {}
+    with redirect_stdout(StringIO()):
+        exec(text, names)
+    return names["chain"].spectrum().expand(), names["chain"].loss()
+
+
+@pytest.mark.parametrize("name", sorted(set(live_figure.PRESETS) - {"A million"}))
+def test_a_preset_is_what_its_python_says(visit, name):
+    seen = lab(visit)
+    seen.page.get_by_role("link", name=name, exact=True).click()
+    for _ in range(2):
+        seen.page.get_by_role("button", name="One step").click()
+    values, loss = reproduced(seen)
+    found = seen.page.evaluate(
+        """() => { const {values, counts} = window.laboratory.spectrum;
+                   return [[...values], [...counts]]; }"""
+    )
+    assert_close(np.sort(np.repeat(found[0], np.array(found[1], dtype=int)))[::-1], values)
+    said = seen.page.locator("[data-part=words]").inner_text()
+    assert said.startswith(f"{len(values)} eigenvalues: ")
+    shown = float(re.search(r"loss (\S+)\. ", said)[1].replace("−", "-"))
+    assert np.isclose(shown, loss, rtol=1e-2, atol=1e-12)
+    again = lab(visit, seen.page.url.partition("#")[2])
+    assert again.page.locator("[data-part=words]").inner_text() == said
+    assert seen.errors == again.errors == []
+
+
+def test_a_million_eigenvalues_come_from_a_worker(visit):
+    seen = lab(visit)
+    seen.page.get_by_role("link", name="A million").click()
+    words = seen.page.locator("[data-part=words]")
+    words.get_by_text("998787 eigenvalues, computed in").wait_for(timeout=60_000)
+    assert "dominant" in words.inner_text()
+
+
+@pytest.mark.parametrize(
+    ("field", "text", "words"),
+    [
+        ("widths", "10,0,16", "at least 1, not 0"),
+        ("layers", "0.9,x", "is not a number"),
+        ("eta", "-1", "must be positive"),
+        ("depth", "40", "from 1 to 12"),
+        ("widths", "4000,4000", "too many"),
+    ],
+)
+def test_the_laboratory_keeps_its_last_good_state(visit, field, text, words):
+    seen = lab(visit)
+    before = seen.page.locator("[data-part=words]").inner_text()
+    box = seen.page.locator(f"[name={field}]")
+    box.fill(text)
+    box.press("Enter")
+    assert words in seen.page.locator("[data-part=error]").inner_text()
+    assert seen.page.locator("[data-part=words]").inner_text() == before
+
+
+@pytest.mark.parametrize("state", ["lab-steps_3d-5", "lab-nonsense", "lab-widths_3d0"])
+def test_a_broken_address_gets_a_sentence(visit, state):
+    seen = lab(visit, state)
+    assert "The last good state stays." in seen.page.locator("[data-part=error]").inner_text()
+    assert seen.page.locator("[data-part=words]").inner_text().startswith("920 eigenvalues")
+
+
+def test_a_step_that_overflows_stops(visit):
+    seen = lab(visit, "lab-eta_3d9_26steps_3d0")
+    for _ in range(12):
+        seen.page.get_by_role("button", name="One step").click()
+    assert "overflow" in seen.page.locator("[data-part=error]").inner_text()
+    assert "NaN" not in seen.page.locator(".eh-lab").inner_text()
+
+
+@pytest.mark.parametrize("look", LOOKS)
+def test_the_laboratory_works_by_keyboard_and_for_fingers(visit, look):
+    seen = lab(visit, look=look)
+    words = seen.page.locator("[data-part=words]")
+    before = words.inner_text()
+    seen.page.get_by_role("slider", name="mode 1").focus()
+    seen.page.keyboard.press("ArrowRight")
+    assert words.inner_text() != before
+    seen.page.get_by_role("button", name="Play").focus()
+    seen.page.keyboard.press("Enter")
+    seen.page.get_by_text("Step 3,").wait_for()
+    seen.page.keyboard.press("Enter")
+    small = seen.page.evaluate(
+        """() => [...document.querySelectorAll(':is(.eh-lab, .eh-live) :is(a, button, input)')]
+            .filter((e) => e.checkVisibility() && !e.matches('.headerlink')
+                        && e.getBoundingClientRect().height < 44).map((e) => e.outerHTML)"""
+    )
+    assert small == []
+    assert seen.errors == []
+    assert seen.outside == []
+
+
+def test_the_laboratory_and_its_worker_read_from_a_disk(visit):
+    seen = lab(visit, live_figure.address(live_figure.PRESETS["A million"]), base=SITE.as_uri())
+    seen.page.get_by_text("998787 eigenvalues, computed in").wait_for(timeout=60_000)
+    assert seen.errors == []
+
+
+def test_a_live_figure_moves_and_says_so(visit):
+    seen = visit("book/lab.html")
+    figure = seen.page.locator("#live-sink")
+    before = figure.locator(".eh-live-text").inner_text()
+    knob = figure.get_by_role("slider", name="Sink")
+    knob.focus()
+    seen.page.keyboard.press("End")
+    assert figure.locator(".eh-live-text").inner_text() != before
+    assert knob.get_attribute("aria-valuetext") == "8 added to every first score"
