@@ -1,0 +1,384 @@
+"""What live figures compute in the browser, against the package: numbers, not pictures."""
+
+import re
+from contextlib import redirect_stdout
+from io import StringIO
+
+import numpy as np
+import pytest
+from site_pages import LOOKS, ROOT, SITE
+
+import live_figure
+from exacthessian import AlignedChain
+from exacthessian.attention import ScalarAttention
+from exacthessian.mode import edge, rotating_cycle, rotating_edge, two_cycle
+from exacthessian.scalar import TwoLayer
+from exacthessian.studies.depth_not_data import membership
+from exacthessian.ufm import DeepLinearUFM, threshold
+
+TOLERANCE = 1e-10
+CALL = """async ([name, all]) => {
+    const S = await import('/spectrum.js');
+    return all.map((given) => S[name](...given));
+}"""
+SPECTRA = """async (all) => {
+    const S = await import('/spectrum.js');
+    return all.map(({chain, eta}) => {
+        const entries = S.sorted(S.spectrum(chain)), next = S.step(chain, eta);
+        return {values: entries.map((e) => e.value), counts: entries.map((e) => e.count),
+                kinds: entries.map((e) => S.KINDS[e.kind]), loss: S.loss(chain),
+                size: S.size(chain), product: S.product(chain), layers: next.layers};
+    });
+}"""
+
+
+def random_chain(seed: int) -> AlignedChain:
+    """A random aligned chain; every third one is degenerate in some way."""
+    rng = np.random.default_rng(seed)
+    depth = int(rng.integers(1, 6))
+    widths = rng.integers(1, 8, depth + 1)
+    style = seed % 9
+    if style == 0:
+        widths[:] = 1
+    if style == 1:
+        widths[rng.integers(depth + 1)] = 1
+    ranges = np.minimum(widths[1:], widths[:-1])
+    layers = [rng.normal(1, 0.6, size) for size in ranges]
+    data, target = rng.gamma(2, 1, widths[0]), rng.normal(0, 2, min(widths[0], widths[-1]))
+    if style == 2:  # all singular values equal, at the minimum
+        layers, data[:], target[:] = [np.ones(size) for size in ranges], 1.0, 1.0
+    if style == 3:  # a layer of zeros
+        layers[rng.integers(depth)][:] = 0.0
+    if style == 4:  # everything zero
+        layers = [np.zeros(size) for size in ranges]
+    if style == 5:  # inputs and targets with a kernel
+        data[len(data) // 2 :] = 0.0
+        target[:] = np.where(rng.random(len(target)) < 0.5, 0.0, target)
+    ridge = rng.gamma(1, 0.2, depth) if style in (4, 6) else np.zeros(depth)
+    return AlignedChain(
+        tuple(widths.tolist()), tuple(layers), data, target, rng.gamma(2), ridge.tolist()
+    )
+
+
+def as_script(chain: AlignedChain) -> dict:
+    """A chain as the scripts write it."""
+    return {
+        "widths": list(chain.widths),
+        "layers": [values.tolist() for values in chain.singular_values],
+        "data": chain.data.tolist(),
+        "target": chain.target.tolist(),
+        "ridge": np.asarray(chain.ridge).tolist(),
+        "halfY2": chain.half_y2,
+    }
+
+
+def assert_close(found, truth, scale=0.0):
+    found, truth = np.asarray(found, dtype=float), np.asarray(truth, dtype=float)
+    assert found.shape == truth.shape
+    size = max(scale, np.abs(truth).max(initial=0.0))
+    assert np.abs(found - truth).max(initial=0.0) <= TOLERANCE * size
+
+
+CHAINS = [random_chain(seed) for seed in range(270)]
+
+
+def test_the_module_is_small_and_needs_nothing():
+    text = (ROOT / "book" / "web" / "spectrum.js").read_text(encoding="utf-8")
+    assert len(text.encode()) <= 30_000
+    assert "import " not in text
+
+
+def test_spectra_losses_and_steps_are_those_of_the_package(web):
+    settings = [{"chain": as_script(chain), "eta": 0.05} for chain in CHAINS]
+    for chain, found in zip(CHAINS, web.evaluate(SPECTRA, settings), strict=True):
+        truth = chain.spectrum().expand()
+        counts = np.array(found["counts"], dtype=int)
+        assert found["size"] == counts.sum() == chain.size
+        assert_close(np.repeat(found["values"], counts), truth)
+        assert_close(found["product"], chain.product)
+        assert_close(found["loss"], chain.loss(), chain.half_y2)
+        for layer, moved in zip(found["layers"], chain.step(0.05).singular_values, strict=True):
+            assert_close(layer, moved, 1e-3)
+
+
+def test_modes_that_agree_give_eigenvalues_that_are_equal(web):
+    net = AlignedChain.balanced((10, 20, 20, 16), np.ones(4), target=np.ones(4))
+    (found,) = web.evaluate(SPECTRA, [{"chain": as_script(net), "eta": 0.1}])
+    pairs = zip(found["values"], found["counts"], strict=True)
+    assert sum(count for value, count in pairs if value == 3) == 16
+    assert set(found["values"]) == {3, 1, 0}
+
+
+def test_colours_are_those_of_the_study(web):
+    """Dominant, bulk and zero, where the eigenvectors that move W are well apart from the rest."""
+    cases = []
+    for seed in range(40):
+        rng = np.random.default_rng(seed)
+        rank, depth = int(rng.integers(1, 4)), int(rng.integers(2, 5))
+        lam = rng.uniform(0.9, 1.1, rank)
+        target = lam**depth + rng.normal(0, 0.01, rank)
+        cases.append(AlignedChain.balanced((5, *[6] * (depth - 1), 4), lam, target=target))
+    found = web.evaluate(SPECTRA, [{"chain": as_script(chain), "eta": 0.1} for chain in cases])
+    for chain, entry in zip(cases, found, strict=True):
+        truth = membership(chain, np.count_nonzero(chain.target))
+        counts = np.array(entry["counts"], dtype=int)
+        values, kinds = np.repeat(entry["values"], counts), np.repeat(entry["kinds"], counts)
+        for kind in ("dominant", "bulk", "zero"):
+            assert_close(values[kinds == kind], truth.select(kind).expand(), 1.0)
+
+
+def test_two_cycles(web):
+    rng = np.random.default_rng(0)
+    cases = []
+    for _ in range(200):
+        depth, sigma = int(rng.integers(2, 7)), float(rng.gamma(2, 3) + 0.05)
+        cases.append((depth, sigma, float(edge(depth, sigma) * (1 + rng.exponential(0.1) + 1e-5))))
+    for case, found in zip(cases, web.evaluate(CALL, ["twoCycle", cases]), strict=True):
+        assert_close(found, two_cycle(*case))
+
+
+def test_two_layers(web):
+    rng = np.random.default_rng(1)
+    cases = [
+        (rng.normal(size=m), rng.normal(size=m) * (k % 5 > 0), rng.gamma(2), rng.normal())
+        for k, m in enumerate(rng.integers(1, 12, 200))
+    ]
+    cases = [(w, w if k % 7 == 0 else v, s2, yx) for k, (w, v, s2, yx) in enumerate(cases)]
+    given = [(w.tolist(), v.tolist(), s2, yx) for w, v, s2, yx in cases]
+    for case, found in zip(cases, web.evaluate(CALL, ["twoLayer", given]), strict=True):
+        network = TwoLayer(*case)
+        assert_close(found, [*network.outliers(), network.d])
+
+
+def test_attention(web):
+    rng = np.random.default_rng(2)
+    given, layers = [], []
+    for k in range(200):
+        n, width = int(rng.integers(1, 7)), int(rng.integers(1, 5))
+        query = rng.normal(size=width)
+        key = query if k % 7 == 0 else rng.normal(size=width) * (k % 5 > 0)
+        x, y = rng.normal(size=n), rng.normal(size=n)
+        value, sink = float(rng.normal() * (k % 11 > 0)), float(rng.gamma(1, 2) * (k % 2))
+        layers.append(ScalarAttention(value, query, key, (x,), (y,)).with_sink(sink))
+        given.append((value, query.tolist(), key.tolist(), x.tolist(), y.tolist(), sink))
+    for layer, found in zip(layers, web.evaluate(CALL, ["attention", given]), strict=True):
+        head = layer.head()
+        assert_close([*found["outliers"], found["gamma"]], [*head.outliers(), head.gamma])
+        assert_close(found["loss"], layer.loss())
+        assert_close(found["rows"], layer.attention()[0])
+
+
+def test_collapse(web):
+    rng = np.random.default_rng(3)
+    cases = []
+    for _ in range(60):
+        classes, samples, depth = (int(n) for n in rng.integers([2, 1, 1], [6, 6, 6]))
+        width = classes + int(rng.integers(0, 5))
+        limit = threshold(classes, samples, depth)
+        cases.append((classes, samples, depth, width, float(limit * rng.uniform(0.01, 0.99))))
+    made = web.evaluate(CALL, ["collapsed", cases])
+    found = web.evaluate(SPECTRA, [{"chain": point["chain"], "eta": 0.1} for point in made])
+    for case, point, entry in zip(cases, made, found, strict=True):
+        ufm = DeepLinearUFM(*case)
+        assert_close(point["C"], ufm.fit)
+        counts = np.array(entry["counts"], dtype=int)
+        assert_close(np.repeat(entry["values"], counts), ufm.spectrum().expand())
+        assert_close(entry["loss"], ufm.loss())
+
+
+def test_the_rotating_cycle(web):
+    rng = np.random.default_rng(4)
+    cases = []
+    for _ in range(60):
+        second = float(rng.gamma(2, 3) + 0.1)
+        first = second + float(rng.exponential(0.1) * second)
+        cases.append((first, second, rotating_edge(2, first, second) * (1 + rng.uniform(0, 0.2))))
+    for case, found in zip(cases, web.evaluate(CALL, ["rotatingCycle", cases]), strict=True):
+        for layer, truth in zip(found, rotating_cycle(2, *case)[0].weights, strict=True):
+            assert_close(layer, truth)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"widths": [2, 0, 2]}, "at least 1, not 0"),
+        ({"widths": [2]}, "at least two widths"),
+        ({"layers": [[1.0]]}, "2 layers"),
+        ({"data": [-1.0]}, "cannot be negative"),
+        ({"target": [1.0, 2.0, 3.0]}, "at most 2 values"),
+        ({"layers": [[1e200, 1.0], [1e200, 1.0]]}, "overflow"),
+    ],
+)
+def test_bad_input_gets_a_sentence(web, change, words):
+    good = {"widths": [2, 2, 2], "layers": [[1.0, 1.0], [1.0, 1.0]], "target": [1.0, 1.0]}
+    said = web.evaluate(
+        """async (chain) => {
+            const S = await import('/spectrum.js');
+            try { S.spectrum(chain); S.step(chain, 1e10); } catch (e) { return e.message; }
+            return '';
+        }""",
+        {**good, **change},
+    )
+    assert words in said
+
+
+def states(figure: live_figure.Figure) -> list[dict[str, float]]:
+    """States of a figure: all knobs at either end, as at first, and nine at random."""
+    rng = np.random.default_rng(0)
+    ends = [{s.name: getattr(s, end) for s in figure.sliders} for end in ("least", "most", "value")]
+    return ends + [
+        {
+            s.name: round(s.least + s.by * int(rng.integers((s.most - s.least) / s.by)), 9)
+            for s in figure.sliders
+        }
+        for _ in range(9)
+    ]
+
+
+def tokens(drawn: str) -> list[str]:
+    """The numbers of a drawing, and what stands between them."""
+    return re.findall(r"[\d.]+|[^\d.]+", drawn)
+
+
+@pytest.mark.parametrize("name", live_figure.FIGURES)
+def test_a_live_figure_draws_what_the_package_computes(web, name):
+    figure = live_figure.FIGURES[name]
+    frames = web.evaluate(
+        """async ([name, all]) => {
+            const {FIGURES, drawing} = await import('/live.js');
+            return all.map((state) => [FIGURES[name](state), drawing(FIGURES[name](state))]);
+        }""",
+        [name, states(figure)],
+    )
+    for state, (found, drawn) in zip(states(figure), frames, strict=True):
+        truth = figure.frame(**state)
+        assert found["text"] == truth["text"]
+        for axis in ("x", "y"):
+            mine = {**truth[axis], "ticks": [list(tick) for tick in truth[axis]["ticks"]]}
+            assert {"log": False, **found[axis]} == mine
+        for one, two in zip(found["marks"], truth["marks"], strict=True):
+            assert (one["as"], one["kind"], one.get("label", "")) == (
+                *(two["as"], two["kind"], two["label"]),
+            )
+            assert_close(sorted(one["points"]), sorted([list(p) for p in two["points"]]), 1.0)
+        if name not in ("hero", "gap", "collapse"):  # where equal heights may come in any order
+            for one, two in zip(tokens(drawn), tokens(live_figure.svg(truth)), strict=True):
+                assert one == two or abs(float(one) - float(two)) < 0.11, (one, two)
+
+
+def lab(visit, state="", **options):
+    """The laboratory in a state, and what went wrong there."""
+    return visit(f"book/lab.html{state and '#'}{state}", **options)
+
+
+def reproduced(seen) -> tuple[np.ndarray, float]:
+    """The spectrum and the loss that "Copy as Python" computes."""
+    seen.page.get_by_role("button", name="Copy as Python").click()
+    text = seen.page.locator("[data-part=python]").inner_text()
+    names: dict = {}
+    with redirect_stdout(StringIO()):
+        exec(text, names)
+    return names["chain"].spectrum().expand(), names["chain"].loss()
+
+
+@pytest.mark.parametrize("name", sorted(set(live_figure.PRESETS) - {"A million"}))
+def test_a_preset_is_what_its_python_says(visit, name):
+    seen = lab(visit)
+    seen.page.get_by_role("link", name=name, exact=True).click()
+    for _ in range(2):
+        seen.page.get_by_role("button", name="One step").click()
+    values, loss = reproduced(seen)
+    found = seen.page.evaluate(
+        """() => { const {values, counts} = window.laboratory.spectrum;
+                   return [[...values], [...counts]]; }"""
+    )
+    assert_close(np.sort(np.repeat(found[0], np.array(found[1], dtype=int)))[::-1], values)
+    said = seen.page.locator("[data-part=words]").inner_text()
+    assert said.startswith(f"{len(values)} eigenvalues: ")
+    shown = float(re.search(r"loss (\S+)\. ", said)[1].replace("−", "-"))
+    assert np.isclose(shown, loss, rtol=1e-2, atol=1e-12)
+    again = lab(visit, seen.page.url.partition("#")[2])
+    assert again.page.locator("[data-part=words]").inner_text() == said
+    assert seen.errors == again.errors == []
+
+
+def test_a_million_eigenvalues_come_from_a_worker(visit):
+    seen = lab(visit)
+    seen.page.get_by_role("link", name="A million").click()
+    words = seen.page.locator("[data-part=words]")
+    words.get_by_text("998787 eigenvalues, computed in").wait_for(timeout=60_000)
+    assert "dominant" in words.inner_text()
+
+
+@pytest.mark.parametrize(
+    ("field", "text", "words"),
+    [
+        ("widths", "10,0,16", "at least 1, not 0"),
+        ("layers", "0.9,x", "is not a number"),
+        ("eta", "-1", "must be positive"),
+        ("depth", "40", "from 1 to 12"),
+        ("widths", "4000,4000", "too many"),
+    ],
+)
+def test_the_laboratory_keeps_its_last_good_state(visit, field, text, words):
+    seen = lab(visit)
+    before = seen.page.locator("[data-part=words]").inner_text()
+    box = seen.page.locator(f"[name={field}]")
+    box.fill(text)
+    box.press("Enter")
+    assert words in seen.page.locator("[data-part=error]").inner_text()
+    assert seen.page.locator("[data-part=words]").inner_text() == before
+
+
+@pytest.mark.parametrize("state", ["lab-steps_3d-5", "lab-nonsense", "lab-widths_3d0"])
+def test_a_broken_address_gets_a_sentence(visit, state):
+    seen = lab(visit, state)
+    assert "The last good state stays." in seen.page.locator("[data-part=error]").inner_text()
+    assert seen.page.locator("[data-part=words]").inner_text().startswith("920 eigenvalues")
+
+
+def test_a_step_that_overflows_stops(visit):
+    seen = lab(visit, "lab-eta_3d9_26steps_3d0")
+    for _ in range(12):
+        seen.page.get_by_role("button", name="One step").click()
+    assert "overflow" in seen.page.locator("[data-part=error]").inner_text()
+    assert "NaN" not in seen.page.locator(".eh-lab").inner_text()
+
+
+@pytest.mark.parametrize("look", LOOKS)
+def test_the_laboratory_works_by_keyboard_and_for_fingers(visit, look):
+    seen = lab(visit, look=look)
+    words = seen.page.locator("[data-part=words]")
+    before = words.inner_text()
+    seen.page.get_by_role("slider", name="mode 1").focus()
+    seen.page.keyboard.press("ArrowRight")
+    assert words.inner_text() != before
+    seen.page.get_by_role("button", name="Play").focus()
+    seen.page.keyboard.press("Enter")
+    seen.page.get_by_text("Step 3,").wait_for()
+    seen.page.keyboard.press("Enter")
+    small = seen.page.evaluate(
+        """() => [...document.querySelectorAll(':is(.eh-lab, .eh-live) :is(a, button, input)')]
+            .filter((e) => e.checkVisibility() && !e.matches('.headerlink')
+                        && e.getBoundingClientRect().height < 44).map((e) => e.outerHTML)"""
+    )
+    assert small == []
+    assert seen.errors == []
+    assert seen.outside == []
+
+
+def test_the_laboratory_and_its_worker_read_from_a_disk(visit):
+    seen = lab(visit, live_figure.address(live_figure.PRESETS["A million"]), base=SITE.as_uri())
+    seen.page.get_by_text("998787 eigenvalues, computed in").wait_for(timeout=60_000)
+    assert seen.errors == []
+
+
+def test_a_live_figure_moves_and_says_so(visit):
+    seen = visit("book/lab.html")
+    figure = seen.page.locator("#live-sink")
+    before = figure.locator(".eh-live-text").inner_text()
+    knob = figure.get_by_role("slider", name="Sink")
+    knob.focus()
+    seen.page.keyboard.press("End")
+    assert figure.locator(".eh-live-text").inner_text() != before
+    assert knob.get_attribute("aria-valuetext") == "8 added to every first score"
