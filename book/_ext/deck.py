@@ -24,7 +24,8 @@ STATE = re.compile(
 )
 VIEW = "application/vnd.jupyter.widget-view+json"
 MODEL = re.compile(r"IPY_MODEL_(\w+)")
-LIVE_SCRIPTS = ("widgets/", "spectrum", "live")  # what a live figure may need of its page
+LIVE_SCRIPTS = ("widgets/", "live-figures")  # what a live figure needs of its page
+ID = re.compile(r' id="([^"]+)"')
 FORMULA = re.compile(r"\\\((.*?)\\\)|\\\[(.*?)\\\]", re.S)
 
 DECK = """<!DOCTYPE html>
@@ -54,14 +55,14 @@ ALONE = """<!DOCTYPE html>
 <head>
 <meta charset="utf-8">
 <title>{title}</title>
+<link rel="stylesheet" href="../../_static/exact-hessian.css">
 <link rel="stylesheet" href="../../_static/slides.css">
+<script src="../../_static/alone.js"></script>
 {scripts}
-<script src="../../_static/alone.js" defer></script>
 </head>
 <body class="eh-alone"><main>{figure}</main></body>
 </html>
 """
-
 
 
 @dataclass(frozen=True)
@@ -73,15 +74,21 @@ class Site:
     def find(self, label: str) -> tuple[Path, Tag]:
         """The page and the element with a label."""
         for name in (label, f"equation-{label}"):
-            for path in sorted((self.folder / "book").rglob("*.html")):
-                if f'id="{name}"' in source_of(path):
-                    return path, page_of(path).find(id=name)
+            if path := pages_by_id(self.folder).get(name):
+                return path, page_of(path).find(id=name)
         raise LectureError(f"no page of the book has the label {label}")
 
     def title(self, name: str) -> str:
         """The title of a page, by its path below `book`."""
         heading = page_of(self.folder / "book" / f"{name}.html").find("h1")
         return heading.get_text(strip=True).rstrip("#") if heading else name
+
+
+@cache
+def pages_by_id(folder: Path) -> dict[str, Path]:
+    """Where each id is, on the built pages below `book`."""
+    paths = sorted((folder / "book").rglob("*.html"))
+    return {name: path for path in paths for name in ID.findall(STATE.sub("", source_of(path)))}
 
 
 @cache
@@ -127,7 +134,7 @@ def live_page(label: str, site: Site) -> str:
     path, section, view = _live(label, site)
     head = page_of(path).find("head")
     scripts = [
-        f'<script src="{_moved(script["src"], path, site, up="../../")}"></script>'
+        f'<script src="{_moved(script["src"], path, site, up="../../")}" defer></script>'
         for script in head.find_all("script", src=True)
         if any(name in script["src"] for name in LIVE_SCRIPTS)
     ]
@@ -137,8 +144,7 @@ def live_page(label: str, site: Site) -> str:
         state = json.dumps(whole).replace("</", r"<\/")
         kind = "application/vnd.jupyter.widget-state+json"
         scripts.append(f'<script type="{kind}">{state}</script>')
-    title = html.escape(section.find(["h1", "h2", "h3"]).get_text(strip=True).rstrip("#"))
-    return ALONE.format(title=title, scripts="\n".join(scripts), figure=view)
+    return ALONE.format(title=_heading(section), scripts="\n".join(scripts), figure=view)
 
 
 @cache
@@ -181,7 +187,9 @@ def _text(slide: dict[str, Any], site: Site) -> str:
 def _vote(slide: dict[str, Any], site: Site) -> str:
     options = "".join(f"<li>{_inline(option)}</li>" for option in slide.get("options", ()))
     question = f'<p class="question">{_inline(slide["vote"])}</p>'
-    return f'<p class="tag">vote</p>{question}<ol class="options">{options}</ol>{_text(slide, site)}'
+    return (
+        f'<p class="tag">vote</p>{question}<ol class="options">{options}</ol>{_text(slide, site)}'
+    )
 
 
 def _board(slide: dict[str, Any], site: Site) -> str:
@@ -218,9 +226,9 @@ def _figure(slide: dict[str, Any], site: Site) -> str:
 def _live_slide(slide: dict[str, Any], site: Site) -> str:
     label = slide["live"]
     path, section, view = _live(label, site)
-    still = _models(path, view)[1] if view.name == "script" else ""
-    title = html.escape(section.find(["h1", "h2", "h3"]).get_text(strip=True).rstrip("#"))
-    frame = f'<iframe data-src="live/{label}.html" title="live figure: {title}"></iframe>'
+    still = _models(path, view)[1] if view.name == "script" else str(view.find("svg") or "")
+    address, title = f"live/{label}.html", f"live figure: {_heading(section)}"
+    frame = f'<iframe data-src="{address}" title="{title}"></iframe>'
     return f'<div class="live">{frame}<div class="still">{still}</div></div>{_text(slide, site)}'
 
 
@@ -263,11 +271,16 @@ def _symbols(body: str) -> list[str]:
 def _live(label: str, site: Site) -> tuple[Path, Tag, Tag]:
     """The page, the section and the live figure that a label leads to."""
     path, place = site.find(label)
-    section = place if place.name == "section" else place.find_parent("section")
-    view = section and (section.find(class_="eh-live") or section.find("script", type=VIEW))
-    if not view:
+    section = place if place.name == "section" else place.find_parent(["section", "article"])
+    own = place if "eh-live" in place.get("class", ()) else None
+    view = own or section.find(class_="eh-live") or section.find("script", type=VIEW)
+    if view is None or place.name == "figure" != view.name:
         raise LectureError(f"{label} leads to no live figure")
     return path, section, view
+
+
+def _heading(section: Tag) -> str:
+    return html.escape(section.find(["h1", "h2", "h3"]).get_text(strip=True).rstrip("#"))
 
 
 def _models(path: Path, view: Tag) -> tuple[dict[str, Any], str]:

@@ -20,8 +20,8 @@ NO_SYMBOLS = {*"ijkle", r"\varepsilon", r"\epsilon"}
 WORDS = re.compile(r"\\(?:operatorname|mathrm|text|begin|end|label|tag|textrm|texttt)\*?\{[^}]*\}")
 SUBSCRIPT = re.compile(r"_(?:\{(?:[^{}]|\{[^{}]*\})*\}|\\[A-Za-z]+|\S)|'")
 GREEK = (
-    "alpha beta gamma delta epsilon varepsilon zeta eta theta kappa lambda mu nu xi pi rho sigma tau "
-    "phi varphi chi psi omega Gamma Delta Theta Lambda Xi Pi Sigma Phi Psi Omega ell"
+    "alpha beta gamma delta epsilon varepsilon zeta eta theta kappa lambda mu nu xi pi rho sigma "
+    "tau phi varphi chi psi omega Gamma Delta Theta Lambda Xi Pi Sigma Phi Psi Omega ell"
 )
 SYMBOL = re.compile(
     r"(\\math(?:cal|bb|bf)\s*\{?\s*[A-Za-z1]\}?|"
@@ -59,8 +59,8 @@ def read(path: Path) -> Lecture:
         data = tomllib.loads(path.read_text(encoding="utf-8"))
     except tomllib.TOMLDecodeError as error:
         raise LectureError(f"{path.name}: {error}") from None
-    if wrong := set(data) - HEAD or (HEAD - {"date"}) - set(data):
-        raise LectureError(f"{path.name}: unknown or missing at the head: {', '.join(wrong)}")
+    if wrong := (set(data) ^ HEAD) - {"date"}:
+        raise LectureError(f"{path.name}: unknown or missing: {', '.join(sorted(wrong))}")
     parts = {key: tuple(value) if isinstance(value, list) else value for key, value in data.items()}
     lecture = Lecture(name=path.stem, **parts)
     for number, slide in enumerate(lecture.slide, start=1):

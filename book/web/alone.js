@@ -1,5 +1,7 @@
 // A live figure alone on a slide: the keyboard goes back to the deck after every use of the pointer,
 // and so does every key that the control in focus does not need.
+const dark = matchMedia("(prefers-color-scheme: dark)").matches;
+document.documentElement.dataset.theme = dark ? "dark" : "light";
 const give = (key) => parent !== window && parent.postMessage({ deckKey: key }, "*");
 const control = () => document.activeElement.closest("[role=slider], input, select, button, textarea");
 

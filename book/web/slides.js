@@ -27,7 +27,7 @@ typeset.then(() => {
 
 // A live figure hands back the keyboard, and the keys that are not its own.
 addEventListener("message", ({ data }) => {
-  if (!data || !("deckKey" in data)) return;
+  if (typeof data !== "object" || !("deckKey" in data)) return;
   if (document.activeElement instanceof HTMLIFrameElement) document.activeElement.blur();
   window.focus();
   if (data.deckKey) {

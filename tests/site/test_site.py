@@ -1,107 +1,17 @@
 """What a reader sees: the built site in Chromium, on localhost, with every other host blocked."""
 
 import json
-import os
-import shutil
-import threading
-from dataclasses import dataclass, field
-from functools import partial
 from html.parser import HTMLParser
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import unquote, urldefrag, urljoin, urlsplit
 
 import pytest
-from playwright.sync_api import Page, sync_playwright
+from site_pages import LOOKS, PAGES, ROOT, SITE
 
 import reference
-from conftest import ROOT
 from exacthessian import claims
 from page_budget import fronts
 
-SITE = ROOT / "_build" / "html"
-PAGES = [f"book/{reference.name_of(page)}.html" for page in reference.pages()]
 FIRST = json.loads((ROOT / "tests" / "first_edition.json").read_text(encoding="utf-8"))
-LOOKS = {
-    "light": {"color_scheme": "light", "viewport": {"width": 1280, "height": 900}},
-    "dark": {"color_scheme": "dark", "viewport": {"width": 1280, "height": 900}},
-    "phone": {"color_scheme": "light", "viewport": {"width": 390, "height": 844}},
-}
-
-
-@dataclass
-class Visit:
-    """An open page and everything that went wrong on it."""
-
-    page: Page
-    outside: list[str] = field(default_factory=list)
-    errors: list[str] = field(default_factory=list)
-
-
-class QuietHandler(SimpleHTTPRequestHandler):
-    def log_message(self, *arguments):
-        pass
-
-
-@pytest.fixture(scope="session")
-def address():
-    assert (SITE / "index.html").exists(), "the site is not built: run `make book`"
-    server = ThreadingHTTPServer(("127.0.0.1", 0), partial(QuietHandler, directory=SITE))
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    yield f"http://127.0.0.1:{server.server_port}"
-    server.shutdown()
-    server.server_close()
-
-
-@pytest.fixture(scope="session")
-def browser():
-    program = shutil.which("chromium") or shutil.which("chromium-browser")
-    if program is None:
-        advice = "Chromium is missing; on Debian or Ubuntu: apt-get install chromium"
-        if os.environ.get("CI") == "true":
-            pytest.fail(advice)
-        pytest.skip(advice)
-    with sync_playwright() as playwright:
-        running = playwright.chromium.launch(
-            executable_path=program, args=["--no-sandbox", "--disable-gpu"]
-        )
-        yield running
-        running.close()
-
-
-@pytest.fixture
-def visit(browser, address):
-    """A function that opens a page of the site in one of the looks."""
-    contexts = []
-
-    def open_page(path: str, look: str = "light", base: str = address) -> Visit:
-        context = browser.new_context(**LOOKS[look])
-        context.grant_permissions(["clipboard-read", "clipboard-write"])
-        contexts.append(context)
-        seen = Visit(context.new_page())
-
-        def gate(route):
-            if route.request.url.startswith((base, "data:", "blob:", "file:")):
-                route.continue_()
-            else:
-                seen.outside.append(route.request.url)
-                route.abort()
-
-        context.route("**/*", gate)
-        seen.page.on(
-            "console",
-            lambda message: message.type == "error" and seen.errors.append(message.text),
-        )
-        seen.page.on("pageerror", lambda error: seen.errors.append(str(error)))
-        seen.page.goto(f"{base}/{path}", wait_until="load")
-        seen.page.wait_for_function(
-            "!window.MathJax || !MathJax.startup || MathJax.startup.promise.then(() => true)"
-        )
-        seen.page.wait_for_load_state("networkidle")
-        return seen
-
-    yield open_page
-    for context in contexts:
-        context.close()
 
 
 @pytest.mark.parametrize("look", LOOKS)
