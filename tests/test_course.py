@@ -208,10 +208,12 @@ def test_the_wheel_is_the_package(tmp_path):
 
 def test_places_can_be_filled_again(tmp_path):
     page = tmp_path / "course.html"
-    page.write_text('<p><div data-fill="course-downloads"></div></p>')
+    page.write_text('<p><section data-fill="course-downloads"></section></p>')
     for content in ("<ul><li>one</li></ul>", r"two \1"):
         course.fill(page, {"course-downloads": content})
-        assert page.read_text() == f'<p><div data-fill="course-downloads">{content}</div></p>'
+        assert (
+            page.read_text() == f'<p><section data-fill="course-downloads">{content}</section></p>'
+        )
 
 
 def test_a_kit_holds_the_pictures_that_its_decks_show(site):

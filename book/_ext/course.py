@@ -50,7 +50,7 @@ class Place(SphinxDirective):
     def run(self) -> list[nodes.Node]:
         """An empty element that names what belongs there."""
         what = " ".join([self.name, *self.arguments])
-        return [nodes.raw("", f'<div data-fill="{what}"></div>', format="html")]
+        return [nodes.raw("", f'<section data-fill="{what}"></section>', format="html")]
 
 
 def reading_minutes(page: BeautifulSoup) -> int:
@@ -177,10 +177,11 @@ def plan(lectures: list[Lecture], site: deck.Site) -> str:
             f'<a href="{name}.html">{html.escape(site.title(name))}</a>' for name in meeting.reading
         )
         exercises = ", ".join(_exercise_link(label, site) for label in meeting.exercises)
-        when = "<br>".join(html.escape(part) for part in (meeting.meeting, meeting.date) if part)
-        goal = _inline(meeting.goal)
-        rows.append((when, goal, pages, f"{sum(minutes)} min", exercises))
-    return _table(("meeting", "afterwards you can", "read before", "reading", "exercises"), rows)
+        number = html.escape(meeting.meeting.rpartition(", ")[2]).replace(" ", "&nbsp;")
+        when = "<br>".join(filter(None, (number, html.escape(meeting.date))))
+        time = f'<span class="eh-minutes">{sum(minutes)}&nbsp;min</span>'
+        rows.append((when, _inline(meeting.goal), f"{pages}: {time}", exercises))
+    return _table(("meeting", "afterwards you can", "read before", "exercises"), rows)
 
 
 def material(lectures: list[Lecture]) -> str:
@@ -209,8 +210,10 @@ def fill(page: Path, fillings: dict[str, str]) -> None:
     """Put contents into the empty places of a page, or new ones into filled places."""
     text = page.read_text(encoding="utf-8")
     for name, content in fillings.items():
-        place = re.compile(rf'<div data-fill="{name}">.*?</div>', re.S)
-        text = place.sub(lambda _, n=name, c=content: f'<div data-fill="{n}">{c}</div>', text)
+        place = re.compile(rf'<section data-fill="{name}">.*?</section>', re.S)
+        text = place.sub(
+            lambda _, n=name, c=content: f'<section data-fill="{n}">{c}</section>', text
+        )
     page.write_text(text, encoding="utf-8")
 
 
@@ -234,7 +237,7 @@ def _table(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
 
     body = "".join(row(cells, "td") for cells in rows)
     scrolled = f'<table class="table"><thead>{row(head, "th")}</thead><tbody>{body}</tbody></table>'
-    return f'<span class="pst-scrollable-table-container">{scrolled}</span>'
+    return f'<div class="pst-scrollable-table-container">{scrolled}</div>'
 
 
 def setup(app: Sphinx) -> dict[str, bool]:

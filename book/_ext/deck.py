@@ -218,8 +218,6 @@ def _figure(slide: dict[str, Any], site: Site) -> str:
     if "caption" in slide and caption:
         caption.clear()
         caption.append(BeautifulSoup(rendered(slide["caption"]), "html.parser"))
-    if "part" in slide:
-        figure.find("figure")["class"] = f"part-{slide['part']}"
     return str(figure) + _text(slide, site)
 
 

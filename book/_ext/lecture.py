@@ -13,7 +13,7 @@ from typing import Any
 
 KINDS = ("vote", "theorem", "equation", "figure", "live", "board", "exercise", "break")
 SHOWN = ("theorem", "equation", "figure", "live", "exercise")  # these name a label of the book
-MORE = {"title", "text", "minutes", "notes", "options", "answer", "caption", "part", "defines"}
+MORE = {"title", "text", "minutes", "notes", "options", "answer", "caption", "defines"}
 HEAD = {"title", "meeting", "date", "goal", "reading", "exercises", "symbols", "slide"}
 # Indices and e need no definition. A decorated letter is a symbol of its own.
 NO_SYMBOLS = {*"ijkle", r"\varepsilon", r"\epsilon"}

@@ -168,7 +168,7 @@ def test_the_zip_of_the_site_is_the_site():
 def test_the_plan_leaves_time_to_read(browser):
     page = browser.new_page()
     page.goto((SITE / "book" / "course.html").as_uri())
-    times = page.locator('[data-fill^="course-plan"] td:nth-child(4)').all_inner_texts()
+    times = page.locator('[data-fill^="course-plan"] .eh-minutes').all_inner_texts()
     page.close()
     assert len(times) == len(DECKS)
     assert max(int(time.split()[0]) for time in times) <= 120
