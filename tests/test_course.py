@@ -166,6 +166,17 @@ def test_a_live_figure_takes_its_own_widgets_only(site):
     assert [f'"{name}": {{' in state for name in "abcd"] == [True, True, True, False]
 
 
+def test_a_live_figure_that_computes_takes_its_script(site):
+    figure = '<figure class="eh-live" id="live-gap"><svg></svg></figure>'
+    script = '<script src="../_static/live-figures.js?v=1"></script></head>'
+    page = site.folder / "book" / "page.html"
+    page.write_text(PAGE.replace("</article>", figure + "</article>").replace("</head>", script))
+    alone = BeautifulSoup(deck.live_page("live-gap", site), "html.parser")
+    assert alone.find("main").find("svg")
+    sources = [script.get("src") for script in alone.find_all("script")]
+    assert "../../_static/live-figures.js" in sources
+
+
 def test_a_handout_is_plain_and_a_solution_is_whole(read, site):
     meeting = read('[[slide]]\ntitle = "x"')
     sheet = handout.handout(meeting, site, "./x.whl")
