@@ -14,7 +14,7 @@ PINS := pyproject.toml constraints.txt tools/environment.py
 
 STAGES := lint types unit notebooks site live again
 
-.PHONY: help book test $(STAGES) mutate-claims budget new-paper test-machines course serve lab accept bench pins clean
+.PHONY: help book test $(STAGES) mutate-claims budget new-paper test-machines course deck-pdf serve lab accept bench pins clean
 .DEFAULT_GOAL := help
 
 help: ## print this list
@@ -60,9 +60,14 @@ new-paper: $(VENV)/ready ## start a paper from the template: NAME=short-name
 test-machines: $(VENV)/ready ## the notebooks again on simulated other machines
 	@$(IN_VENV) tools/check.py machines
 
-course: book ## the book, and where its slide decks and student notebooks are
-	@echo "Slide decks:       $(CURDIR)/_build/html/slides"
-	@echo "Student notebooks: $(CURDIR)/_build/html/students"
+course: book ## the book, with decks, handouts, solutions and the zip that holds them
+	@echo "Slide decks:  $(CURDIR)/_build/html/slides"
+	@echo "Handouts:     $(CURDIR)/_build/html/handouts"
+	@echo "Solutions:    $(CURDIR)/_build/html/solutions"
+	@echo "All together: $(CURDIR)/_build/html/course.zip"
+
+deck-pdf: $(VENV)/ready ## the decks as PDF, or DECK=seminar_3; after `make course`
+	@$(IN_VENV) tools/deck_pdf.py $(DECK)
 
 serve: book ## build and serve the site on localhost
 	@echo "Serving on http://localhost:8000 (stop with Ctrl-C)"

@@ -1,305 +1,250 @@
-"""Slide decks and student notebooks, made from the chapters whenever the site is built.
+"""The course kit: decks, handouts and solutions from the lecture files, and zips to carry away.
 
-A chapter's lecture plan is the storyboard of its deck: each row becomes a slide, followed by the
-figures, theorems, equations and exercises that the row refers to, taken from the built page. A
-student notebook is the chapter without its solutions. Nothing is written twice, so nothing can
-fall out of step.
+All of it is made when the site is built, from the built pages, so nothing is written twice. The
+course page has empty places, which are filled at the end: reading times, links, sizes of files.
 """
 
 import html
+import os
 import re
-from collections.abc import Callable
-from dataclasses import dataclass
-from functools import cache
+import shutil
+from collections.abc import Iterator
 from pathlib import Path
-from posixpath import join, normpath
-from urllib.parse import urlsplit
 
-import jupytext
 import nbformat
-from bs4 import BeautifulSoup, Tag
+from bs4 import BeautifulSoup
 from docutils import nodes
-from nbformat import NotebookNode
-from nbformat.v4 import new_code_cell, new_markdown_cell
 from sphinx.application import Sphinx
 from sphinx.util import logging
 from sphinx.util.docutils import SphinxDirective
+from sphinx_exercise.nodes import exercise_enumerable_node, exercise_node
 
-from notebook_text import with_expanded_text
+import deck
+import handout
+import lecture
+from archive import write_wheel, write_zip
+from exacthessian.exercises import CHECKABLE
+from launch import git, public_address
+from lecture import Lecture, LectureError
 
 LOGGER = logging.getLogger(__name__)
-LECTURE, TAKEAWAY = re.compile(r"^sec-.*-lecture$"), re.compile(r"^sec-.*-takeaway$")
-WIDGET_STATE = re.compile(
-    r'<script type="application/vnd\.jupyter\.widget-state\+json">.*?</script>', re.S
-)
-WIDGET_VIEW = "application/vnd.jupyter.widget-view+json"
-SOLUTION_START = re.compile(r"^```\{solution-start\} (\S+)\n.*?^```$", re.M | re.S)
-SOLUTION_END = re.compile(r"^```\{solution-end\}\n```$", re.M)
-SOLUTION_WHOLE = re.compile(r"^(`{3,})\{solution\} (\S+)\n.*?^\1$", re.M | re.S)
-ANSWER = "*Your answer:*"
-EXERCISE = re.compile(r"^`{3,}\{exercise\}", re.M)
-Loader = Callable[[str], BeautifulSoup | None]
+KIT, SITE = "course.zip", "the-exact-hessian.zip"
+WORDS_A_MINUTE, WORDS_A_FORMULA = 100, 5  # to study; a displayed formula takes a minute
+FRONT = '<meta http-equiv="Refresh" content="0; url={}.html" />\n'
+STATIC = ("slides.css", "slides.js", "alone.js", "exact-hessian.css", "live-figures.js")
+README = """The Exact Hessian: course kit
 
-DECK = """<!DOCTYPE html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<title>{title}: slides</title>
-<link rel="stylesheet" href="../_static/reveal/reset.css">
-<link rel="stylesheet" href="../_static/reveal/reveal.css">
-<link rel="stylesheet" href="../_static/slides.css">
-{mathjax}
-</head>
-<body>
-<div class="reveal"><div class="slides">
-{slides}
-</div></div>
-<script src="../_static/reveal/reveal.js"></script>
-<script>Reveal.initialize({{hash: true, width: 1200, height: 760, margin: 0.05}});</script>
-</body>
-</html>
+slides/      one deck for each meeting: open it in a browser, no network needed.
+             Right arrow: next slide. S: speaker view. F: full screen.
+handouts/    exercises as notebooks; the wheel beside them installs the package.
+solutions/   the same with solutions, for the lecturer.
+lectures/    the files that all this is made from. Edit them in book/lectures, then `make course`.
 """
 
 
-@dataclass(frozen=True)
-class Step:
-    """One row of a lecture plan: its `minutes`, what happens, and the pictures, statements and
-    exercises to show, all as HTML.
-    """
+class Place(SphinxDirective):
+    """A place on the course page that is filled when everything else is there."""
 
-    minutes: str
-    what: str
-    shown: tuple[str, ...]
-
-
-def without_solutions(notebook: NotebookNode) -> NotebookNode:
-    """A chapter's notebook in which every solution is an empty cell to fill in.
-
-    >>> solution = "```{solution-start} x\\n```\\n\\nIt is 2.\\n\\n```{solution-end}\\n```"
-    >>> cells = [new_markdown_cell("Find it.\\n\\n" + solution)]
-    >>> [cell.source for cell in without_solutions(nbformat.v4.new_notebook(cells=cells)).cells]
-    ['Find it.', '*Your answer:*', '']
-    """
-    cells, inside = [], False
-    for cell in notebook.cells:
-        if cell.cell_type != "markdown":
-            if not inside:
-                cells.append(cell)
-            continue
-        rest = SOLUTION_WHOLE.sub(ANSWER, cell.source)
-        while rest:
-            mark = (SOLUTION_END if inside else SOLUTION_START).search(rest)
-            text, rest = (rest[: mark.start()], rest[mark.end() :]) if mark else (rest, "")
-            if not inside and text.strip():
-                cells.append(new_markdown_cell(text.strip()))
-            if mark and not inside:
-                cells += [new_markdown_cell(ANSWER), new_code_cell("")]
-            inside = not inside if mark else inside
-    if inside:
-        raise ValueError("a solution is started and not ended")
-    for number, cell in enumerate(cells, start=1):
-        cell.id = f"cell-{number:03d}"
-    student = nbformat.v4.new_notebook(cells=cells, metadata=notebook.metadata)
-    student.nbformat_minor = 5
-    return student
-
-
-def storyboard(page: BeautifulSoup, address: str, load: Loader) -> list[Step]:
-    """The steps of the lecture plan of a built page; none if it has no plan. `address` is the
-    page's own; `load` reads another page, for what the plan refers to there.
-    """
-    mark = page.find(id=LECTURE)
-    if mark is None:
-        return []
-    table = mark.find_parent("section").find("table")
-    steps = []
-    for row in table.find("tbody").find_all("tr"):
-        minutes, what, _ = row.find_all("td")
-        shown = []
-        for link in row.find_all("a", class_="reference"):
-            there, _, target = _from_deck(link["href"], address).partition("#")
-            other = page if there == address else load(there)
-            if target and other is not None:
-                shown.append(_shown(other, target, there))
-        steps.append(
-            Step(
-                minutes.get_text(" ", strip=True), _inner(what, address), tuple(filter(None, shown))
-            )
-        )
-    return steps
-
-
-def _shown(page: BeautifulSoup, target: str, address: str) -> str:
-    """What a slide shows for a reference: the figure, statement, equation or exercise itself; of a
-    section, its live figure if it has one, else its first figure.
-    """
-    place = page.find(id=target)
-    if place is None:
-        return ""
-    if place.name == "figure" or (
-        place.name == "div" and {"math", "admonition"} & set(place["class"])
-    ):
-        return _clean(place, address)
-    section = place if place.name == "section" else place.find_parent("section")
-    if section is None:
-        return ""
-    if section.find("script", type=WIDGET_VIEW):
-        link = f"{html.escape(address)}#{html.escape(target)}"
-        return f'<iframe data-src="{link}" title="live figure in the chapter"></iframe>'
-    figure = section.find("figure")
-    return _clean(figure, address) if figure else ""
-
-
-def _clean(element: Tag, address: str) -> str:
-    """The HTML of an element without its ids and link marks, which belong to the page at `address`;
-    other links lead there.
-    """
-    copy = BeautifulSoup(str(element), "html.parser")
-    for mark in copy.find_all("a", class_="headerlink"):
-        mark.decompose()
-    for node in copy.find_all(id=True):
-        del node["id"]
-    for link in copy.find_all("a", href=True):
-        link["href"] = _from_deck(link["href"], address)
-    for picture in copy.find_all("img", src=True):
-        picture["src"] = _from_deck(picture["src"], address)
-    for node in copy.find_all("section"):
-        node.name = "div"  # in a deck a section is a slide
-    return str(copy)
-
-
-def _from_deck(link: str, address: str) -> str:
-    """A link of the page at `address`, as a deck beside the pages' folder must write it.
-
-    >>> _from_deck("#a", "../book/x.html"), _from_deck("x/y.html#b", "../book/x.html")
-    ('../book/x.html#a', '../book/x/y.html#b')
-    """
-    if link.startswith("#"):
-        return address + link
-    return link if urlsplit(link).scheme else normpath(join(address, "..", link))
-
-
-def _inner(element: Tag, address: str) -> str:
-    return (
-        BeautifulSoup(_clean(element, address), "html.parser").find(element.name).decode_contents()
-    )
-
-
-def deck(source: str, address: str, load: Loader) -> str | None:
-    """The slide deck of a built page, as HTML; None for a page without a lecture plan."""
-    page = BeautifulSoup(WIDGET_STATE.sub("", source), "html.parser")
-    steps = storyboard(page, address, load)
-    if not steps:
-        return None
-    title = page.find("h1")
-    name = _inner(title, address)
-    link = f'<a href="{html.escape(address)}">the chapter</a>'
-    slides = [f"<h1>{name}</h1><p>The Exact Hessian</p><p>{link}</p>"]
-    opening = page.find("figure")
-    stacks = [[slides[0], *([_clean(opening, address)] if opening else [])]]
-    for step in steps:
-        cue = f'<p class="minutes">{step.minutes} min</p><div class="what">{step.what}</div>'
-        stacks.append([cue, *step.shown])
-    if take := page.find(id=TAKEAWAY):
-        section = take.find_parent("section")
-        points = section.find("ul")
-        stacks.append(
-            [f"<h2>{_inner(section.find(['h2', 'h3']), address)}</h2>{_clean(points, address)}"]
-        )
-    body = "\n".join(
-        "<section>" + "".join(f"<section>{slide}</section>" for slide in stack) + "</section>"
-        for stack in stacks
-    )
-    scripts = [
-        str(script)
-        for script in page.find("head").find_all("script")
-        if "MathJax" in str(script) or "mathjax" in script.get("src", "")
-    ]
-    plain = title.get_text(strip=True).rstrip("#")
-    return DECK.format(title=html.escape(plain), mathjax="\n".join(scripts), slides=body)
-
-
-def contents(root: Path) -> list[str]:
-    """The pages in the order of the table of contents, by their path below `book`."""
-    toc = (root / "_toc.yml").read_text(encoding="utf-8")
-    return re.findall(r"(?:file|root): book/(\S+)", toc)
-
-
-def material(root: Path) -> dict[str, list[str]]:
-    """The chapters that come with a lecture plan, each with those of its pages that have exercises,
-    in the order of the table of contents.
-    """
-    text = {name: (root / "book" / f"{name}.md").read_text() for name in contents(root)}
-    chapters = [n for n in text if re.search(r"^\(sec-.*-lecture\)=$", text[n], re.M)]
-    return {
-        chapter: [
-            name
-            for name in text
-            if (name == chapter or name.startswith(f"{chapter}/")) and EXERCISE.search(text[name])
-        ]
-        for chapter in chapters
-    }
-
-
-class CourseMaterial(SphinxDirective):
-    """`{course-material}`: for each chapter with a lecture plan, its deck and student notebooks."""
+    optional_arguments = 1
 
     def run(self) -> list[nodes.Node]:
-        """The table, as HTML: the files are written when the pages are."""
-        root = Path(self.env.srcdir)
-        rows = []
-        for chapter, pages in material(root).items():
-            notebooks = ", ".join(
-                f'<a href="../students/{page}.ipynb" download>{_title(root, page)}</a>'
-                for page in pages
-            )
-            rows.append(
-                f'<tr><td><a href="{chapter}.html">{_title(root, chapter)}</a></td>'
-                f'<td><a href="../slides/{chapter}.html">slides</a></td><td>{notebooks}</td></tr>'
-            )
-        head = "<tr><th>chapter</th><th>deck</th><th>notebooks without solutions</th></tr>"
-        table = f'<table class="table"><thead>{head}</thead><tbody>{"".join(rows)}</tbody></table>'
-        return [nodes.raw("", table, format="html")]
+        """An empty element that names what belongs there."""
+        what = " ".join([self.name, *self.arguments])
+        return [nodes.raw("", f'<section data-fill="{what}"></section>', format="html")]
 
 
-def _title(root: Path, name: str) -> str:
-    found = re.search(r"^# (.+)$", (root / "book" / f"{name}.md").read_text(encoding="utf-8"), re.M)
-    return html.escape(found[1] if found else name)
+def reading_minutes(page: BeautifulSoup) -> int:
+    """How long a built page takes to read, without its code, exercises and solutions.
+
+    >>> text = "<article>" + "word " * 200 + '<div class="math">x</div></article>'
+    >>> reading_minutes(BeautifulSoup(text, "html.parser"))
+    3
+    """
+    article = BeautifulSoup(str(page.find("article") or page), "html.parser")
+    for part in article.find_all(
+        class_=["cell", "exercise", "solution", "highlight", "headerlink"]
+    ):
+        part.decompose()
+    displayed = article.find_all("div", class_="math")
+    formulas = article.find_all("span", class_="math")
+    for formula in [*displayed, *formulas]:
+        formula.clear()
+    words = len(article.get_text(" ").split()) + WORDS_A_FORMULA * len(formulas)
+    return round(words / WORDS_A_MINUTE + len(displayed))
 
 
-def write_material(app: Sphinx, error: Exception | None) -> None:
-    """Write decks and student notebooks into the site."""
-    if error is not None or app.builder.format != "html":
+def offer_checks(app: Sphinx, doctree: nodes.document) -> None:
+    """Say below an exercise how to check its answer, where its page does not."""
+    for exercise in doctree.findall(
+        lambda n: isinstance(n, (exercise_node, exercise_enumerable_node))
+    ):
+        label = exercise.get("label")
+        if label in CHECKABLE and "check_exercise" not in exercise.astext():
+            hint = nodes.paragraph("", "", nodes.emphasis("", "Check:"), nodes.Text(" "))
+            hint += [nodes.literal("", f'check_exercise("{label}", ...)'), nodes.Text(" with ")]
+            parts = re.split(r"\$(.*?)\$", f"{CHECKABLE[label]['ask']}.".replace("*", ""))
+            hint += [nodes.math(p, p) if i % 2 else nodes.Text(p) for i, p in enumerate(parts)]
+            exercise[-1].append(hint)
+
+
+def write_course(app: Sphinx, error: Exception | None) -> None:
+    """Write decks, handouts, solutions and the zips, and fill the course page."""
+    root, folder = Path(app.srcdir), Path(app.outdir)
+    page = folder / "book" / "course.html"
+    if error is not None or app.builder.format != "html" or not page.exists():
         return
-    site = Path(app.outdir)
-
-    @cache
-    def load(address: str) -> BeautifulSoup | None:
-        file = (site / "slides" / address).resolve()
-        if not file.is_file():
-            return None
-        return BeautifulSoup(WIDGET_STATE.sub("", file.read_text(encoding="utf-8")), "html.parser")
-
-    (site / "slides").mkdir(exist_ok=True)
-    for chapter, pages in material(Path(app.srcdir)).items():
-        page = site / "book" / f"{chapter}.html"
-        slides = deck(page.read_text(encoding="utf-8"), f"../book/{chapter}.html", load)
-        if slides is None:
-            LOGGER.warning("the lecture plan has no table", location=f"book/{chapter}")
+    for remembered in (deck.pages_by_id, deck.source_of, deck.page_of):
+        remembered.cache_clear()
+    site = deck.Site(folder)
+    for name in ("slides", "handouts", "solutions", "lectures"):
+        shutil.rmtree(folder / name, ignore_errors=True)
+        (folder / name).mkdir()
+    wheel = write_wheel(root, folder / "handouts")
+    address = public_address(git(root, "remote", "get-url", "origin"))
+    source = f"'exacthessian @ git+{address}'" if address else f"./{wheel}"
+    lectures = []
+    for path in sorted((root / "book" / "lectures").glob("*.toml")):
+        shutil.copy(path, folder / "lectures")
+        if path.stem == "symbols":
             continue
-        (site / "slides" / f"{chapter}.html").write_text(slides, encoding="utf-8")
-        for name in pages:
-            notebook = with_expanded_text(jupytext.read(Path(app.srcdir) / "book" / f"{name}.md"))
-            notebook.metadata = {"kernelspec": notebook.metadata["kernelspec"]}
-            student = nbformat.writes(without_solutions(notebook), version=4)
-            target = site / "students" / f"{name}.ipynb"
-            target.parent.mkdir(parents=True, exist_ok=True)
-            target.write_text(student + "\n", encoding="utf-8")
+        try:
+            lectures.append(write_lecture(lecture.read(path), root, site, source))
+        except LectureError as problem:
+            LOGGER.warning("%s", problem, location=f"book/lectures/{path.name}", type="course")
+    if not (folder / "index.html").exists():  # jupyter-book writes it later
+        (folder / "index.html").write_text(FRONT.format(app.config.master_doc))
+    write_zip(folder / KIT, kit(folder))
+    fillings = {
+        "course-plan seminar": plan([n for n in lectures if n.name.startswith("seminar")], site),
+        "course-plan short": plan([n for n in lectures if n.name.startswith("short")], site),
+        "course-material": material(lectures),
+    }
+    fill(page, fillings)
+    (folder / SITE).unlink(missing_ok=True)
+    everything = {
+        path.relative_to(folder).as_posix(): path
+        for path in folder.rglob("*")
+        if path.is_file() and path.name not in (KIT, SITE)
+    }
+    del everything["book/course.html"]  # it states the size
+    write_zip(folder / SITE, everything)
+    fill(page, {"course-downloads": downloads(folder)})
+    write_zip(folder / SITE, {**everything, "book/course.html": page})
+
+
+def write_lecture(meeting: Lecture, root: Path, site: deck.Site, source: str) -> Lecture:
+    """Write all files of a meeting."""
+    slides = deck.deck(meeting, lecture.meanings(root, meeting), site)
+    (site.folder / "slides" / f"{meeting.name}.html").write_text(slides, encoding="utf-8")
+    for slide in meeting.slide:
+        if "live" in slide:
+            target = site.folder / "slides" / "live" / f"{slide['live']}.html"
+            target.parent.mkdir(exist_ok=True)
+            target.write_text(deck.live_page(slide["live"], site), encoding="utf-8")
+    for name, notebook in (
+        ("handouts", handout.handout(meeting, site, source)),
+        ("solutions", handout.solutions(meeting, site)),
+    ):
+        target = site.folder / name / f"{meeting.name}.ipynb"
+        target.write_text(nbformat.writes(notebook) + "\n", encoding="utf-8")
+    return meeting
+
+
+def kit(folder: Path) -> dict[str, Path | str]:
+    """What the course zip holds: all that the decks show, and nothing else of the site."""
+    made = [
+        p
+        for name in ("slides", "handouts", "solutions", "lectures")
+        for p in folder.glob(f"{name}/**/*")
+    ]
+    shown = {name for p in made if p.suffix == ".html" for name in _pictures(p.read_text("utf-8"))}
+    static = folder / "_static"
+    scripts = [p for name in ("reveal", "mathjax", "widgets") for p in (static / name).glob("*")]
+    scripts += [static / name for name in STATIC if (static / name).exists()]
+    files = [*made, *scripts, *(folder / "_images" / name for name in sorted(shown))]
+    paths = {path.relative_to(folder).as_posix(): path for path in files if path.is_file()}
+    return {"README.txt": README, **paths}
+
+
+def plan(lectures: list[Lecture], site: deck.Site) -> str:
+    """The table of the meetings: what for, what to read and how long that takes, what to solve."""
+    rows = []
+    for meeting in lectures:
+        minutes = [
+            reading_minutes(deck.page_of(site.folder / f"book/{n}.html")) for n in meeting.reading
+        ]
+        pages = ", ".join(
+            f'<a href="{name}.html">{html.escape(site.title(name))}</a>' for name in meeting.reading
+        )
+        exercises = ", ".join(_exercise_link(label, site) for label in meeting.exercises)
+        number = html.escape(meeting.meeting.rpartition(", ")[2]).replace(" ", "&nbsp;")
+        when = "<br>".join(filter(None, (number, html.escape(meeting.date))))
+        time = f'<span class="eh-minutes">{sum(minutes)}&nbsp;min</span>'
+        rows.append((when, _inline(meeting.goal), f"{pages}: {time}", exercises))
+    return _table(("meeting", "afterwards you can", "read before", "exercises"), rows)
+
+
+def material(lectures: list[Lecture]) -> str:
+    """The table of decks, handouts and solutions."""
+    rows = [
+        (
+            f"{html.escape(meeting.meeting)}: {_inline(meeting.title)}",
+            f'<a href="../slides/{meeting.name}.html">{len(meeting.slide) + 1} slides</a>',
+            f'<a href="../handouts/{meeting.name}.ipynb" download>exercises</a>',
+            f'<a href="../solutions/{meeting.name}.ipynb" download>solutions</a>',
+        )
+        for meeting in lectures
+    ]
+    return _table(("meeting", "deck", "handout", "for the lecturer"), rows)
+
+
+def downloads(folder: Path) -> str:
+    """The two zips and their sizes."""
+    names = {KIT: "The course kit", SITE: "The whole site"}
+    sizes = {name: f"{(folder / name).stat().st_size / 1e6:.0f} MB" for name in names}
+    link = '<li><a href="../{}" download>{}</a>, {}</li>'
+    return f"<ul>{''.join(link.format(name, names[name], sizes[name]) for name in names)}</ul>"
+
+
+def fill(page: Path, fillings: dict[str, str]) -> None:
+    """Put contents into the empty places of a page, or new ones into filled places."""
+    text = page.read_text(encoding="utf-8")
+    for name, content in fillings.items():
+        place = re.compile(rf'<section data-fill="{name}">.*?</section>', re.S)
+        text = place.sub(
+            lambda _, n=name, c=content: f'<section data-fill="{n}">{c}</section>', text
+        )
+    page.write_text(text, encoding="utf-8")
+
+
+def _pictures(source: str) -> Iterator[str]:
+    return (os.path.basename(name) for name in re.findall(r'"\.\./_images/([^"]+)"', source))
+
+
+def _exercise_link(label: str, site: deck.Site) -> str:
+    path, element = site.find(label)
+    number = element.find(class_="caption-number").get_text().replace("Exercise", "").strip()
+    return f'<a href="{path.relative_to(site.folder / "book").as_posix()}#{label}">{number}</a>'
+
+
+def _inline(markdown: str) -> str:
+    return deck.rendered(markdown).strip().removeprefix("<p>").removesuffix("</p>")
+
+
+def _table(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
+    def row(cells: tuple[str, ...], tag: str) -> str:
+        return "<tr>" + "".join(f"<{tag}>{cell}</{tag}>" for cell in cells) + "</tr>"
+
+    body = "".join(row(cells, "td") for cells in rows)
+    scrolled = f'<table class="table"><thead>{row(head, "th")}</thead><tbody>{body}</tbody></table>'
+    return f'<div class="pst-scrollable-table-container">{scrolled}</div>'
 
 
 def setup(app: Sphinx) -> dict[str, bool]:
     """Register the extension."""
-    app.add_directive("course-material", CourseMaterial)
-    app.connect("build-finished", write_material, priority=400)
+    app.add_directive("course-plan", Place)
+    app.add_directive("course-material", Place)
+    app.add_directive("course-downloads", Place)
+    app.connect("doctree-read", offer_checks)
+    app.connect("build-finished", write_course, priority=900)
     return {"parallel_read_safe": True, "parallel_write_safe": True}
