@@ -7,19 +7,30 @@ all; each cell that raises or prints something else is named.
 
 import json
 import os
+import subprocess
 import sys
 import time
 from collections.abc import Callable
-from concurrent.futures import ProcessPoolExecutor
-from multiprocessing import get_context
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 from IPython.core.displayhook import CapturingDisplayHook
 from IPython.core.interactiveshell import InteractiveShell
 from IPython.utils.capture import capture_output
+from traitlets.config import Config
 
-from reference import ATOL, KEPT, RTOL, WIDGET, disagreement, name_of, notebooks, source_notebook
+from reference import (
+    ATOL,
+    KEPT,
+    ROOT,
+    RTOL,
+    WIDGET,
+    disagreement,
+    name_of,
+    notebooks,
+    source_notebook,
+)
 
 AT_ONCE = 2  # pages at the same time, one thread each
 
@@ -63,7 +74,8 @@ def in_a_fork(job: Callable[[], Any]) -> Any:
 def rerun(page: Path) -> list[str]:
     """A line for each cell of a page that raises, or that gives something else the second time."""
     os.chdir(page.parent)
-    shell = InteractiveShell.instance()
+    # The thread that saves a history may hold its lock while this process is copied.
+    shell = InteractiveShell.instance(config=Config(HistoryManager={"enabled": False}))
     cells = [cell.source for cell in source_notebook(page).cells if cell.cell_type == "code"]
     first = []
     for number, source in enumerate(cells, start=1):
@@ -82,24 +94,23 @@ def rerun(page: Path) -> list[str]:
 
 
 def main(names: list[str]) -> int:
-    """Rerun the named pages, or all; whether any cell misbehaved."""
-    os.environ["EXACTHESSIAN_STRICT"] = "1"  # a claim that does not pass is an error
-    os.environ["MPLBACKEND"] = "module://matplotlib_inline.backend_inline"
-    chosen = [page for page in notebooks() if not names or name_of(page) in names]
-    bad = False
-    # A process of its own for every page, because each changes the shell that runs it.
-    with ProcessPoolExecutor(AT_ONCE, get_context("spawn"), max_tasks_per_child=1) as pool:
-        for page, (problems, seconds) in zip(chosen, pool.map(timed, chosen), strict=True):
-            bad |= bool(problems)
-            print(f"{name_of(page)}: {len(problems)} cells ({seconds:.0f} s)")
-            print("".join(f"  {problem}\n" for problem in problems), end="", flush=True)
-    return bad
+    """Rerun the named pages, or all, each in a process of its own; whether any cell misbehaved."""
+    if names[:1] == ["--here"]:
+        started = time.monotonic()
+        problems = rerun(ROOT / "book" / f"{names[1]}.md")
+        print(f"{names[1]}: {len(problems)} cells ({time.monotonic() - started:.0f} s)")
+        print("".join(f"  {problem}\n" for problem in problems), end="", flush=True)
+        return bool(problems)
+    # A claim that does not pass is an error.
+    strict = {"EXACTHESSIAN_STRICT": "1", "MPLBACKEND": "module://matplotlib_inline.backend_inline"}
 
+    def one(name: str) -> int:
+        command = [sys.executable, __file__, "--here", name]
+        return subprocess.run(command, env={**os.environ, **strict}).returncode
 
-def timed(page: Path) -> tuple[list[str], float]:
-    """The problems of a page, and how many seconds it took to find them."""
-    started = time.monotonic()
-    return rerun(page), time.monotonic() - started
+    chosen = [name_of(page) for page in notebooks() if not names or name_of(page) in names]
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        return any(list(pool.map(one, chosen)))
 
 
 if __name__ == "__main__":

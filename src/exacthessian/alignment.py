@@ -204,7 +204,7 @@ def _modes(supports: Sequence[frozenset[int]], widths: Sequence[int]) -> list[in
         for mode in range(max(widths))
     )
     choices: list[tuple[tuple[int, ...], tuple[frozenset[int], ...]]] = [((), empty)]
-    met = set()
+    met: set[object] = set()
     while choices and len(met) < NUMBERINGS:
         placed, lacks = choices.pop()
         if len(placed) == len(order):
