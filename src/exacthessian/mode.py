@@ -101,10 +101,8 @@ def two_cycle(depth: int, target: float, eta: float) -> tuple[float, float]:
     (6.6349, 12.456)
     """
     if not eta > edge(depth, target):
-        raise ValueError(
-            f"eta must exceed the edge {edge(depth, target):.6g}: there is no 2-cycle below, "
-            f"got {eta}"
-        )
+        born = edge(depth, target)
+        raise ValueError(f"eta must exceed the edge {born:.6g} for a 2-cycle, got {eta}")
     z = exp(2 * _rise(lambda t: cycle_step(depth, target, exp(2 * t)) - eta, 1e-9 / depth))
     low = (target * (1 + z ** (depth - 1)) / (1 + z ** (2 * depth - 1))) ** (1 / depth)
     return low, z * low
@@ -175,13 +173,8 @@ def minimum(depth: int, targets: ArrayLike, width: int, alpha: float) -> Aligned
     layers = np.full((depth, width), alpha)
     layers[-1] = 0
     layers[:, : len(sigma)] = sigma ** (1 / depth)
-    return AlignedChain(
-        widths=(width,) * (depth + 1),
-        singular_values=tuple(layers),
-        data=np.ones(width),
-        target=np.r_[sigma, np.zeros(width - len(sigma))],
-        half_y2=float(sigma @ sigma / 2),
-    )
+    goal, half_y2 = np.r_[sigma, np.zeros(width - len(sigma))], float(sigma @ sigma / 2)
+    return AlignedChain((width,) * (depth + 1), tuple(layers), np.ones(width), goal, half_y2)
 
 
 def orbit(
@@ -260,13 +253,13 @@ def rotating_cycle(depth: int, first: float, second: float, eta: float) -> tuple
     """The 2-cycle in which the singular vectors of modes σ_1 > σ_2 swing and their values do not:
     the two states differ in the sign of the off-diagonal entries of all layers. For odd l,
 
-        W_l = √Δ [[cosh u · e^{x_l}, sinh u · e^κ], [sinh u · e^{−κ}, cosh u · e^{−x_l}]],
+        W_l = √Δ [[cosh u · e^{ξ_l}, sinh u · e^κ], [sinh u · e^{−κ}, cosh u · e^{−ξ_l}]],
 
-    for even l the same with −x_l, −κ. Here x_l = x, κ = 0 for odd L; x_l = (L+1−2l)κ, κ = x/L for
-    even L; sinh u = sinh φ / cosh 2κ; and x, φ, Δ are fixed by
+    for even l the same with −ξ_l, −κ. Here ξ_l = ξ, κ = 0 for odd L; ξ_l = (L+1−2l)κ, κ = ξ/L for
+    even L; sinh u = sinh φ / cosh 2κ; and ξ, φ, Δ are fixed by
 
-        σ_1 − σ_2 = 2Δ^{L/2} sinh x cosh φ / cosh (L−1)φ,
-        σ_1 + σ_2 = 2Δ^{L/2} [cosh x cosh (2L−1)φ / cosh (L−1)φ − 2 tanh φ sinh Lφ tanh 2κ sinh x],
+        σ_1 − σ_2 = 2Δ^{L/2} sinh ξ cosh φ / cosh (L−1)φ,
+        σ_1 + σ_2 = 2Δ^{L/2} [cosh ξ cosh (2L−1)φ / cosh (L−1)φ − 2 tanh φ sinh Lφ tanh 2κ sinh ξ],
         ηΔ^{L−1} = 2 sinh φ cosh (L−1)φ / (sinh Lφ cosh 2κ).
 
     >>> one, two = rotating_cycle(3, 10.0, 9.0, eta=0.034)
@@ -279,29 +272,29 @@ def rotating_cycle(depth: int, first: float, second: float, eta: float) -> tuple
         last = f" and be below {2 / spread:.6g}" if depth == 2 else ""
         raise ValueError(f"eta must exceed {born:.6g}{last} for a rotating cycle, got {eta}")
 
-    def shape(x: float) -> tuple[float, float, float]:
-        """κ, φ and Δ for a given x."""
-        kappa = 0.0 if depth % 2 else x / depth
+    def shape(xi: float) -> tuple[float, float, float]:
+        """κ, φ and Δ for a given ξ."""
+        kappa = 0.0 if depth % 2 else xi / depth
 
         def excess(phi: float) -> float:
             bend = 2 * tanh(phi) * sinh(depth * phi) * cosh(n * phi) * tanh(2 * kappa)
-            return (cosh((depth + n) * phi) / tanh(x) - bend) / cosh(phi) - (
+            return (cosh((depth + n) * phi) / tanh(xi) - bend) / cosh(phi) - (
                 first + second
             ) / spread
 
         phi = _rise(excess, 0.0)
-        return kappa, phi, (spread * cosh(n * phi) / cosh(phi) / (2 * sinh(x))) ** (2 / depth)
+        return kappa, phi, (spread * cosh(n * phi) / cosh(phi) / (2 * sinh(xi))) ** (2 / depth)
 
-    def late(x: float) -> float:
-        kappa, phi, delta = shape(x)
+    def late(xi: float) -> float:
+        kappa, phi, delta = shape(xi)
         turn = 2 * sinh(phi) * cosh(n * phi) / sinh(depth * phi)
         return turn / cosh(2 * kappa) / delta**n - eta
 
-    x = _rise(late, atanh(spread / (first + second)) * (1 + 1e-12))
-    kappa, phi, delta = shape(x)
+    xi = _rise(late, atanh(spread / (first + second)) * (1 + 1e-12))
+    kappa, phi, delta = shape(xi)
     u = asinh(sinh(phi) / cosh(2 * kappa))
     size = sqrt(delta) * np.array([[cosh(u), sinh(u)], [sinh(u), cosh(u)]])
-    stretches = [x if depth % 2 else (n - 2 * layer) * kappa for layer in range(depth)]
+    stretches = [xi if depth % 2 else (n - 2 * layer) * kappa for layer in range(depth)]
     layers = [
         size * np.exp((-1) ** layer * np.array([[stretch, kappa], [-kappa, -stretch]]))
         for layer, stretch in enumerate(stretches)

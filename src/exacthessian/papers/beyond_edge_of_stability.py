@@ -30,10 +30,10 @@ def lemma_1(depth: int, targets: Sequence[float], width: int, alpha: float) -> S
     spare = width - len(targets)
     null = alpha**depth
     return Spectrum.of(
-        *((mode.curvature(depth, a, a), 1, "self") for a in targets),
-        *((mode.curvature(depth, a, b), 2, "pair") for a in targets for b in targets if b < a),
-        *((a ** (2 - 2 / depth), spare, "output") for a in targets),
-        *((mode.curvature(depth, a, null), spare, "input") for a in targets),
+        *((mode.curvature(depth, t, t), 1, "self") for t in targets),
+        *((mode.curvature(depth, t, u), 2, "pair") for t in targets for u in targets if u < t),
+        *((t ** (2 - 2 / depth), spare, "output") for t in targets),
+        *((mode.curvature(depth, t, null), spare, "input") for t in targets),
         (alpha ** (2 * depth - 2), spare**2, "null" if alpha else "zero"),
         (0.0, (depth - 1) * width**2, "zero"),
     )
@@ -86,7 +86,7 @@ def theorem_3(depth: int, targets: Sequence[float], eta: float) -> Array:
     >>> theorem_3(2, [10.0, 4.0], eta=0.11).round(4)
     array([[2.5758, 3.5293]])
     """
-    cycles = [mode.two_cycle(depth, a, eta) for a in targets if eta > mode.edge(depth, a)]
+    cycles = [mode.two_cycle(depth, t, eta) for t in targets if eta > mode.edge(depth, t)]
     return np.reshape(cycles, (-1, 2))
 
 
@@ -98,14 +98,14 @@ def theorem_3_spectrum(depth: int, targets: Sequence[float], width: int, alpha: 
     18 × 1, 8 × 1, 0.25 × 1, 0 × 3
     """
     return Spectrum.of(
-        *((mode.curvature(depth, a, a), 1, "self") for a in targets),
+        *((mode.curvature(depth, t, t), 1, "self") for t in targets),
         (alpha ** (2 * depth - 2), width - len(targets), "null"),
         (0.0, (depth - 1) * width, "zero"),
     )
 
 
 def lemma_4(factors: ArrayLike, target: float, eta: float) -> Array:
-    """1 − q_ij (L, L), by which one step multiplies the gap b_ij = s_i² − s_j² of two factors of a
+    """1 − q_ij (L, L), by which one step multiplies the gap Γ = s_i² − s_j² of two factors of a
     mode: q_ij = η²(π − σ)²π²/(s_i s_j)². `factors` (L,) are s_1..s_L, not 0, and π their product.
 
     >>> lemma_4([2.0, 1.0], target=3.0, eta=0.5)[0, 1]

@@ -149,8 +149,7 @@ def pair_direction(depth: int, targets: ArrayLike, i: int, j: int) -> tuple[Arra
     """
     s = np.asarray(targets) ** (1 / depth)
     weights = s[i - 1] ** np.arange(depth - 1, -1, -1) * s[j - 1] ** np.arange(depth)
-    entry = np.zeros((len(s), len(s)))
-    entry[i - 1, j - 1] = 1
+    entry = np.outer(*np.eye(len(s))[[i - 1, j - 1]])
     return tuple(weight * entry for weight in weights / np.linalg.norm(weights))
 
 
@@ -454,10 +453,8 @@ def train(
     weights = [torch.stack(layer) for layer in zip(*(w for _, _, w in starts), strict=True)]
     losses, values, edges = [], [], []
     for t, (now, value) in enumerate(descent(net_loss(x, y, phi), weights, eta, steps)):
-        found = [torch.linalg.svdvals(w).numpy() for w in now[:-1]]
-        least = min(v.shape[1] for v in found)
         losses.append(value)
-        values.append([v[:, :least] for v in found])
+        values.append([torch.linalg.svdvals(w).numpy() for w in now[:-1]])
         if t in watch:
             each = [(net_loss(x[k], y[k], phi), [w[k] for w in now]) for k in range(len(starts))]
             edges.append([edge_ratio(loss, here, eta) for loss, here in each])
@@ -500,5 +497,4 @@ def holder(point: Sequence[Tensor]) -> Tensor:
     -1.6638
     """
     x, y = point
-    radius = torch.sqrt(x**2 + y**2)
-    return -abs(torch.sin(x) * torch.cos(y) * torch.exp(1 - radius / np.pi))
+    return -abs(torch.sin(x) * torch.cos(y) * torch.exp(1 - torch.hypot(x, y) / np.pi))
