@@ -95,21 +95,14 @@ class Head:
         return self.matrix(self.alpha, self.beta, self.gamma, self.zeta, p, r)
 
     @staticmethod
-    def matrix(
-        alpha: ArrayLike,
-        beta: ArrayLike,
-        gamma: ArrayLike,
-        zeta: ArrayLike,
-        p: ArrayLike,
-        r: ArrayLike,
-    ) -> Array:
-        """[[α, βP, βR], [βP, ζP² + γ, ζPR], [βR, ζPR, ζR² − γ]], for numbers or arrays of one
-        shape: (…, 3, 3).
+    def matrix(*scalars: ArrayLike) -> Array:
+        """[[α, βP, βR], [βP, ζP² + γ, ζPR], [βR, ζPR, ζR² − γ]] from α, β, γ, ζ, P, R, numbers or
+        arrays of one shape: (…, 3, 3).
 
         >>> Head.matrix(1, 0, 1, 0, 2, 2).diagonal()
         array([ 1.,  1., -1.])
         """
-        a, b, g, z, p, r = np.broadcast_arrays(alpha, beta, gamma, zeta, p, r)
+        a, b, g, z, p, r = np.broadcast_arrays(*scalars)
         rows = [
             [a, b * p, b * r],
             [b * p, z * p**2 + g, z * p * r],

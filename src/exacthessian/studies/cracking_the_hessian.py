@@ -507,7 +507,7 @@ _END = {"times": ["end"]}
 STUDIES: dict[str, tuple[Any, dict[str, Any]]] = {
     "norms": (norms, _NORMS | {"sizes": [1, 3, 10], "steps": 200}),
     "wide_norms": (norms, _NORMS | {"sizes": [40], "steps": 400}),
-    "widest_norms": (norms, _NORMS | _END | {"sizes": [100], "steps": 3000, "networks": 24}),
+    "widest_norms": (norms, _NORMS | _END | {"sizes": [100], "steps": 800, "networks": 20}),
     "white_norms": (norms, _NORMS | _END | {"sizes": [10, 40], "steps": 400, "samples": None}),
     "products": (
         products,
