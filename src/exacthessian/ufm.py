@@ -18,8 +18,8 @@ With K-frames P_0, …, P_{L−1} (d, K), PᵀP = I, the optima are exactly
     H_1 = t_0 P_0 Y/√n,   W_l = t_l P_l P_{l−1}ᵀ (0 < l < L),   W_L = t_L P_{L−1}ᵀ ,
 
 with t_l² = C(1 − C)/(K λ_l). The layer-wise Hessian has the eigenvalue g_l = λ_l C/(1 − C).
-Layers count from 0 here, and layer 0 is the matrix of features. A `Point` is any point of the model,
-with ReLU and with cross-entropy too.
+Layers count from 0 here, and layer 0 is the matrix of features. A `Point` is any point of the
+model, with ReLU and with cross-entropy too.
 """
 
 import copy
@@ -96,9 +96,8 @@ class DeepLinearUFM:
         limit, unit = _strength((L - 1) / (2 * L), L), K * self.samples ** (1 / (L + 1))
         if not self.strength < limit:
             raise ValueError(
-                f"ridge must have a geometric mean below {limit / unit:.6g}, the fold, beyond which "
-                f"no collapsed point exists (K = {K}, n = {self.samples}, L = {L}), got "
-                f"{self.strength / unit:.6g}"
+                f"ridge must have a geometric mean below {limit / unit:.6g}, the fold, beyond "
+                f"which no collapsed point exists, got {self.strength / unit:.6g}"
             )
 
     @property
@@ -205,7 +204,7 @@ class DeepLinearUFM:
             bases=(inputs, *hidden, np.eye(K)),
         )
 
-    def point(self, features: ArrayLike, weights: Sequence[ArrayLike]) -> LinearChain:
+    def point(self, features: Array, weights: Sequence[Array]) -> LinearChain:
         """Any point of the model, `features` (d, Kn) and `weights` W_1, …, W_L, as a chain of
         L + 1 layers: loss, gradient and Hessian are those of the model.
 
@@ -383,16 +382,15 @@ class Point:
         states, classes = self._states(), len(self.weights[-1])
         product = np.broadcast_to(np.eye(classes), (states[0].shape[1], classes, classes))
         for above in range(len(self.weights) - 1, layer, -1):
-            product = product @ self.weights[above] * self._gate(states[above - 1]).T[:, None, :]
+            gate = self._gate(states[above - 1], above)
+            product = product @ self.weights[above] * gate.T[:, None, :]
         return product
 
     def loss(self) -> float:
         """‖Z − Y‖²/(2Kn), or the mean of −log softmax(z_ic)_c, plus ½ Σ_l λ_l ‖·‖²: (4) or (7)."""
         z, y = self.outputs, self.labels
-        if self.cross_entropy:
-            fit = -np.vdot(y, log_softmax(z, axis=0))
-        else:
-            fit = np.vdot(z - y, z - y) / 2
+        gaps = z - y
+        fit = -np.vdot(y, log_softmax(z, axis=0)) if self.cross_entropy else np.vdot(gaps, gaps) / 2
         squares = [np.vdot(weight, weight) for weight in self.weights]
         return float(fit / y.shape[1] + np.dot(self.ridge, squares) / 2)
 
@@ -410,9 +408,7 @@ class Point:
         for layer in range(len(self.weights) - 1, 0, -1):
             before = states[layer - 1]
             slopes.append(error @ self._passed(before, layer).T)
-            error = self.weights[layer].T @ error
-            if layer > 1:
-                error = error * self._gate(before)
+            error = self.weights[layer].T @ error * self._gate(before, layer)
         rows = zip([error, *slopes[::-1]], np.atleast_1d(self.ridge), self.weights, strict=True)
         return np.concatenate([(slope + lam * weight).ravel() for slope, lam, weight in rows])
 
@@ -429,10 +425,6 @@ class Point:
         object.__setattr__(moved, "weights", layers)
         return moved
 
-    def step(self, eta: float) -> Self:
-        """One step of gradient descent, θ − η∇loss."""
-        return self.with_parameters(self.parameters() - eta * self.gradient())
-
     def _states(self) -> list[Array]:
         """H_1, …, H_{L+1}."""
         states = [self.weights[0]]
@@ -444,9 +436,9 @@ class Point:
         """Λ_l from H_l."""
         return np.maximum(before, 0.0) if self.relu and layer > 1 else before
 
-    def _gate(self, before: Array) -> Array:
-        """σ' at the entries of H_l, l > 1."""
-        if not self.relu:
+    def _gate(self, before: Array, layer: int) -> Array:
+        """σ' at the entries of H_l; 1 where there is no ReLU."""
+        if not self.relu or layer == 1:
             return np.ones_like(before)
         return np.where(np.abs(before) <= self.zero, self.slope_at_zero, before > 0)
 

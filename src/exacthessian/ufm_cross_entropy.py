@@ -150,8 +150,8 @@ class Collapse:
         return (1, K - 1, K * (K - 3) // 2, (K - 1) * (K - 2) // 2) if K > 2 else (1, 0, 0, 0)
 
     def layer_spectrum(self, layer: int) -> Spectrum:
-        """The spectrum of the Hessian of W_l, l = `layer`, without its ridge term: on K×K matrices M
-        with zero row and column sums it is λα(I/K + τΔ), with Δ M = Σ_c M_cc s_c s_cᵀ.
+        """The spectrum of the Hessian of W_l, l = `layer`, without its ridge term: on K×K matrices
+        M with zero row and column sums it is λα(I/K + τΔ), with Δ M = Σ_c M_cc s_c s_cᵀ.
 
         >>> Collapse(2, 1, 2, 3, alpha=np.log(3)).layer_spectrum(1)
         Spectrum(0.21255 × 1, 0 × 8)

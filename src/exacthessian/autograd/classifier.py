@@ -10,27 +10,24 @@ With the penalty ½ λ_H Σ ‖h(x)‖² it is regularised like an unconstrained
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import pairwise
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor, nn
 
-Matrix: TypeAlias = NDArray[np.float64]
 Samples: TypeAlias = tuple[ArrayLike, ArrayLike]
 
 
-@dataclass(frozen=True, eq=False)
-class Snapshot:
+class Snapshot(NamedTuple):
     """A classifier at one step of training: `weights`, the features (d, N) of the training samples
     and W_1..W_L; the training `loss`; and the `accuracy` on held-out samples.
     """
 
     step: int
-    weights: tuple[Matrix, ...]
+    weights: tuple[NDArray[np.float64], ...]
     loss: float
     accuracy: float
 
@@ -68,8 +65,8 @@ def train_classifier(
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         features = _feature_map(kind, round(x.shape[1] ** 0.5), width)
-        layers = [nn.Linear(a, b, bias=False) for a, b in pairwise([width] * depth + [classes])]
-    head = nn.Sequential(*layers)
+        sizes = pairwise([width] * depth + [classes])
+        head = nn.Sequential(*(nn.Linear(a, b, bias=False) for a, b in sizes))
     optimiser = torch.optim.Adam([*features.parameters(), *head.parameters()], lr=rate)
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, max(last, 1))
     snapshots = []
@@ -81,7 +78,7 @@ def train_classifier(
         if step in keep:
             with torch.no_grad():
                 right = head(features(tested)).argmax(dim=1) == answers
-            weights = [mapped.T, *(layer.weight for layer in layers)]
+            weights = [mapped.T, *head.parameters()]
             arrays = tuple(weight.detach().numpy().astype(np.float64) for weight in weights)
             snapshots.append(Snapshot(step, arrays, loss.item(), right.double().mean().item()))
         optimiser.zero_grad()
@@ -97,15 +94,10 @@ def _feature_map(kind: str, pixels: int, width: int) -> nn.Module:
         sizes = pairwise([pixels**2, 128, 128, width])
         layers: list[nn.Module] = [m for a, b in sizes for m in (nn.Linear(a, b), nn.ReLU())]
         return nn.Sequential(*layers[:-1])
-    return nn.Sequential(
-        nn.Unflatten(1, (1, pixels, pixels)),
-        nn.Conv2d(1, 8, 3, stride=2, padding=1),
-        nn.ReLU(),
-        nn.Conv2d(8, 16, 3, stride=2, padding=1),
-        nn.ReLU(),
-        nn.Flatten(),
-        nn.Linear(16 * ((pixels + 3) // 4) ** 2, width),
-    )
+    first, second = (nn.Conv2d(a, b, 3, stride=2, padding=1) for a, b in ((1, 8), (8, 16)))
+    last = nn.Linear(16 * ((pixels + 3) // 4) ** 2, width)
+    steps = [nn.Unflatten(1, (1, pixels, pixels)), first, nn.ReLU(), second, nn.ReLU()]
+    return nn.Sequential(*steps, nn.Flatten(), last)
 
 
 def _squares(module: nn.Module) -> Tensor:

@@ -73,18 +73,19 @@ def theorem_3(layer: Linear) -> Array:
     >>> bool(np.allclose(theorem_3(_example()), equation_6(_example())))
     True
     """
-    ufm, outer = layer.model, _unit(layer.above) @ _unit(layer.here).T
-    return (_coefficient(ufm) * (ufm.fit - 1) * outer).ravel()
+    ufm, N, outer = layer.model, layer.model.depth + 1, _unit(layer.above) @ _unit(layer.here).T
+    size = np.sqrt(ufm.samples) ** (-1 / N) * ufm.fit ** (ufm.depth / N) / ufm.classes
+    return (size * (ufm.fit - 1) * outer).ravel()
 
 
 def theorem_4(layer: Linear) -> Array:
-    """W_l = (1/(Kλ))(√n)^{−1/(L+1)} C^{L/(L+1)} (1 − C) Σ_c μ̂_c^{l+1} μ̂_c^{lᵀ} at an optimum.
+    """W_l = (1/(Kλ))(√n)^{−1/(L+1)} C^{L/(L+1)} (1 − C) Σ_c μ̂_c^{l+1} μ̂_c^{lᵀ} at an optimum, which
+    is Theorem 3 divided by −λ.
 
     >>> bool(np.allclose(theorem_4(_example()), _example().weight))
     True
     """
-    ufm, outer = layer.model, _unit(layer.above) @ _unit(layer.here).T
-    return _coefficient(ufm) * (1 - ufm.fit) / _ridge(ufm) * outer
+    return -theorem_3(layer).reshape(layer.weight.shape) / _ridge(layer.model)
 
 
 def theorem_5(ufm: DeepLinearUFM, chain: LinearChain) -> Array:
@@ -165,7 +166,8 @@ def equation_9(classes: int, samples: int, depth: int, ridge: float) -> float:
         return float(growth - alpha - np.log1p((classes - 1) * np.exp(-alpha)) - target)
 
     highest = 2 + 2 * abs(target) + 2 * depth  # the logarithms grow more slowly than α
-    return float(brentq(excess, critical_scales(classes, depth)[0], highest, xtol=ROUNDING, rtol=ROUNDING))
+    lowest = critical_scales(classes, depth)[0]
+    return float(brentq(excess, lowest, highest, xtol=ROUNDING, rtol=ROUNDING))
 
 
 def theorem_9(layer: Layer[Collapse]) -> Array:
@@ -202,8 +204,7 @@ def theorem_9_multiplicities(classes: int) -> tuple[int, int, int]:
     >>> theorem_9_multiplicities(4), theorem_9_multiplicities(2)
     ((1, 3, 5), (1, 0, 0))
     """
-    K = classes
-    return (1, K - 1, K * K - 3 * K + 1) if K > 2 else (1, 0, 0)
+    return (1, classes - 1, classes * (classes - 3) + 1) if classes > 2 else (1, 0, 0)
 
 
 def theorem_9_eigenvectors(classes: int) -> tuple[Array, Array, Array]:
@@ -385,12 +386,6 @@ def _curvature(ufm: DeepLinearUFM) -> float:
     """g = n^{−1/(L+1)} C^{2L/(L+1)}/K, the non-zero eigenvalue of Theorem 1."""
     N = ufm.depth + 1
     return float(ufm.samples ** (-1 / N) * ufm.fit ** (2 * ufm.depth / N) / ufm.classes)
-
-
-def _coefficient(ufm: DeepLinearUFM) -> float:
-    """(1/K)(√n)^{−1/(L+1)} C^{L/(L+1)}."""
-    N = ufm.depth + 1
-    return float(np.sqrt(ufm.samples) ** (-1 / N) * ufm.fit ** (ufm.depth / N) / ufm.classes)
 
 
 def _ridge(ufm: DeepLinearUFM) -> float:

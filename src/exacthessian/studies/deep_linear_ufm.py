@@ -1,9 +1,9 @@
-"""Experiments of the chapter on the deep linear UFM: points, starts, runs, and what they measure."""
+"""Experiments of the chapter on the deep linear UFM: points, runs, and what they measure."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from itertools import pairwise
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -214,15 +214,6 @@ def family_distance(means: Array) -> float:
     return max(frame_distance(positive), float(outside), float(lopsided), float(negative))
 
 
-def negative_share(features: Array) -> float:
-    """The share of entries below −10⁻⁶, as in Figure 3.
-
-    >>> negative_share(np.array([[1.0, -1.0], [0.0, -1e-9]]))
-    0.25
-    """
-    return float(np.mean(features < -1e-6))
-
-
 def class_member(
     ufm: DeepLinearUFM, tilts: Sequence[float], norms: Sequence[float], rng: np.random.Generator
 ) -> Point:
@@ -242,10 +233,8 @@ def class_member(
         both = nonnegative_frame(d, 2 * K, rng)
         outputs.append(np.cos(angle) * both[:, :K] - np.sin(angle) * both[:, K:])
         inputs.append(both[:, :K])
-    weights = [
-        size / np.sqrt(K) * above @ below.T
-        for size, above, below in zip(norms[1:], [*outputs, np.eye(K)], inputs, strict=True)
-    ]
+    factors = zip(norms[1:], [*outputs, np.eye(K)], inputs, strict=True)
+    weights = [size / np.sqrt(K) * above @ below.T for size, above, below in factors]
     features = norms[0] * np.repeat(inputs[0], n, axis=1) / np.sqrt(K * n)
     return Point((features, *weights), ufm.ridge, relu=True)
 
@@ -260,8 +249,7 @@ def cross_entropy_run(point: Collapse, seed: int) -> Point:
     rng = np.random.default_rng(seed)
     start = point.point(rng)
     theta = rng.standard_normal(start.parameters().size) / np.sqrt(point.width)
-    found: Point = minimise(start.with_parameters(theta))
-    return found
+    return cast(Point, minimise(start.with_parameters(theta)))
 
 
 def scales(point: Point) -> Array:
