@@ -108,6 +108,14 @@ def test_a_tuple_is_unpacked_and_one_failing_case_is_enough():
     assert c.record.printed.worst == "(1, 2)"
 
 
+def test_of_equally_bad_cases_the_first_is_named():
+    with claim(LEMMA, show=False) as c:
+        c.printed(lambda n: 1.0 + n, lambda n: 1.0, [0.5, 0.5 + 1e-13, -0.5], tol=0.1)
+        c.counterexample("a half")
+    assert c.record.printed.worst == "0.5"
+    assert c.record.printed.error == pytest.approx(0.5)
+
+
 def test_the_oracle_is_seen_at_work():
     from exacthessian import LinearChain, autograd
 

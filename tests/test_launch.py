@@ -1,12 +1,18 @@
 """Launch, edit and download buttons follow the repository's address, and nothing else."""
 
+import json
+import os
+import re
 import subprocess
+import sys
 
 import pytest
+from nbformat.v4 import new_code_cell, new_notebook
 
 import build
 import launch
 from conftest import ROOT
+from notebook_text import WHEEL
 
 PAGE = (ROOT / "tests" / "broken_book" / "sound.md").read_text()
 
@@ -63,3 +69,58 @@ def test_no_public_repository_gives_no_button_but_the_download(scratch_book):
     assert "_sources/book/sound.ipynb" in html
     downloaded = (root / "_build" / "html" / "_sources" / "book" / "sound.ipynb").read_text()
     assert r"The mean is $\\mathbb{E} x$." in downloaded
+    first = json.loads(downloaded)["cells"][0]
+    assert f"%pip install './{WHEEL}[torch]'" in "".join(first["source"])
+
+
+RUN = "# Run\n\n{local-lines}`local lines`\n\n{install-line}`install line`\n\n{online}`online`\n"
+
+
+def words_of(html):
+    return re.sub(r"<[^>]*>", "", html)
+
+
+def test_the_run_page_of_a_public_repository(scratch_book):
+    html = build_page(scratch_book({"sound": RUN}), "https://github.com/owner/name.git")
+    assert "git clone https://github.com/owner/name" in words_of(html)
+    assert "git+https://github.com/owner/name" in words_of(html)
+    assert "opens it on Binder, or on Colab" in words_of(html)
+
+
+def test_the_run_page_without_one_shows_the_local_way(scratch_book):
+    text = words_of(build_page(scratch_book({"sound": RUN}), "/srv/git/name.git"))
+    assert "make lab" in text
+    assert WHEEL in text
+    assert "no button for Binder or Colab" in text
+    assert "&lt;address" not in text
+
+
+def test_a_downloaded_notebook_runs_outside_the_repository(tmp_path):
+    launch.write_wheel(tmp_path)
+    pip = [sys.executable, "-m", "pip", "install", "--no-deps", "--no-index", "-q", "--target"]
+    subprocess.run([*pip, tmp_path / "there", tmp_path / WHEEL], check=True)
+    cell = new_code_cell(
+        "from exacthessian import claims\nprint(claims.__file__, len(claims.PAPERS))"
+    )
+    notebook = launch.with_install_cell(new_notebook(cells=[cell]), "")
+    assert notebook.cells[0].source.splitlines()[-1] == f"%pip install './{WHEEL}[torch]'"
+    code = "\n".join(cell.source for cell in notebook.cells[1:])
+    found = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=tmp_path,
+        env=dict(os.environ, PYTHONPATH=str(tmp_path / "there")),
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert found.stdout.startswith(str(tmp_path / "there"))
+    assert found.stdout.endswith(" 4\n")
+
+
+def test_the_install_cell_names_what_a_page_imports():
+    cell = new_code_cell("from sklearn.datasets import load_digits")
+    made = launch.with_install_cell(new_notebook(cells=[cell]), "https://github.com/owner/name")
+    line = made.cells[0].source.splitlines()[-1]
+    assert line == (
+        "%pip install 'exacthessian[torch] @ git+https://github.com/owner/name' scikit-learn"
+    )

@@ -3,18 +3,22 @@
 import csv
 import json
 import re
+from xml.etree import ElementTree
 
 import pytest
+import yaml
 
 import build
 from conftest import ROOT
 from exacthessian import claims
+from exacthessian.ledger import faults
 
 HEAD = (ROOT / "tests" / "broken_book" / "sound.md").read_text().split("\n# ")[0]
 LEAVES = [s for name in claims.PAPERS for s in claims.paper(name).leaves if not s.form]
 RIGHT, OTHER, *_ = (s for s in LEAVES if not s.erratum)
 WRONG, UNPROVED, *_ = (s for s in LEAVES if s.erratum and s.erratum.proof)
 LEDGER = "# Ledger\n\n```{ledger-counts}\n```\n\n```{errata}\n```\n\n```{ledger}\n```\n"
+PAPER = "# A paper\n\n```{{claim-graph}} {0}\n```\n\n```{{claims}} {0}\n```\n"
 PAGE = """
 # A page
 
@@ -61,6 +65,7 @@ def test_the_ledger_shows_what_the_cells_computed(scratch_book):
         "chapter": page(WRONG, 0.5, WRONG.erratum.proof),
         "chapter/inner": page(RIGHT, 1e-15, figure=2),
         "ledger": LEDGER,
+        f"claims/{RIGHT.paper.replace('-', '_')}": PAPER.format(RIGHT.paper),
     }
     root = scratch_book(pages)
     clean, log, site = built(root)
@@ -85,7 +90,8 @@ def test_the_ledger_shows_what_the_cells_computed(scratch_book):
     assert "data-record" not in chapter
     inner = (site / "book" / "chapter" / "inner.html").read_text()
     row = RIGHT.anchor.replace("claim-", "row-", 1)
-    assert f'href="../../book/ledger.html#{row}">ledger</a>' in inner
+    mine = f"book/claims/{RIGHT.paper.replace('-', '_')}.html"
+    assert f'href="../../{mine}#{row}">in the ledger</a>' in inner
     assert f'id="{row}"' in ledger
     assert f'href="../book/chapter/inner.html#{RIGHT.anchor}"' in ledger
     leaves = sum(len(claims.paper(name).leaves) for name in claims.PAPERS)
@@ -95,6 +101,16 @@ def test_the_ledger_shows_what_the_cells_computed(scratch_book):
         "not attempted": leaves - 2,
         "all": leaves,
     }
+    page_of_paper = (site / mine).read_text()
+    for claim in claims.paper(RIGHT.paper).claims.values():
+        assert f'id="{claim.anchor.replace("claim-", "row-", 1)}"' in page_of_paper
+        whole = claim.id.rpartition(".")[0] in claims.paper(RIGHT.paper).claims
+        assert (f'data-id="{claim.id}"' in page_of_paper) != whole
+    challenge = page_of_paper.split(f'id="{row}"')[1].split("Challenge this verdict")[1]
+    for words in (RIGHT.id, f"cell {rows[RIGHT.id]['cell']}", rows[RIGHT.id]["digest"], "1e-10"):
+        assert words in challenge.split("</pre>")[0]
+    check_what_others_show(site, RIGHT.paper)
+    assert faults(data) == []
     assert re.findall(r'<li id="(erratum-[^"]*)"', ledger) == [erratum]
     for file, kind in (("ledger.csv", "claims"), ("figures.csv", "figures")):
         table = list(csv.DictReader((site / file).read_text().splitlines()))
@@ -116,7 +132,19 @@ def test_the_ledger_shows_what_the_cells_computed(scratch_book):
     assert "A renamed page" in (site / "book" / "chapter.html").read_text()
 
 
-SEALED = "claims.seal('{}')"
+def check_what_others_show(site, paper):
+    facts = yaml.safe_load((site / "papers" / paper / "codecheck.yml").read_text())
+    assert facts["paper"]["title"] == claims.paper(paper).title
+    assert [author["name"] for author in facts["paper"]["authors"]] == [
+        *claims.paper(paper).authors
+    ]
+    assert any(item["comment"].endswith(": as stated") for item in facts["manifest"])
+    assert "certificate" not in facts
+    svg = ElementTree.parse(site / "papers" / paper / "badge.svg").getroot()
+    leaves = len(claims.paper(paper).leaves)
+    assert f"{leaves}: " in "".join(svg.itertext())
+
+
 FORGERIES = {
     "imitated_box": (
         "from IPython.display import HTML\n"
@@ -136,14 +164,14 @@ FORGERIES = {
     ),
     "patched_verdict": (
         "from exacthessian import claims\n"
-        "claims.decide = lambda record: 'holds'\n"
+        "claims.decide = lambda record, form: 'holds'\n"
         f'with claims.claim("{OTHER.id}") as c:\n'
         "    c.printed(error=0.9, tol=1e-10)\n"
         "    c.counterexample('x')",
         "its record says 'holds', but its numbers say 'fails'",
     ),
     "own_seal": (
-        "from exacthessian import claims\nmark = claims.seal('{}')\nprint('sealed')",
+        "from exacthessian import claims\nmark = claims._seal('{}')\nprint('sealed')",
         "which only the package's claims may",
     ),
     "composed_id": (
@@ -182,7 +210,7 @@ def test_what_is_out_of_step_stops_the_build(scratch_book):
     assert not clean
     for sentence in (
         f"{OTHER.id}: the verdict is 'fails', but the registry has no erratum",
-        f"{WRONG.id}: the registry has an erratum for it, but the verdict is 'holds'",
+        f"{WRONG.id}: the verdict is 'holds', but the registry has an erratum",
         f"{UNPROVED.id}: no page has the label '{UNPROVED.erratum.proof}'",
     ):
         assert sentence in log

@@ -32,6 +32,7 @@ ROOMS = {
     "autograd": {"inputs", "spectrum", *MODELS},
     "claims": {"live"},
     "ledger": {"claims"},
+    "check": {"claims", "ledger"},
     "figures": {"live", "spectrum"},
     "scalar": {"inputs", "spectrum", "chain", "product"},
     "attention": {"inputs", "spectrum"},

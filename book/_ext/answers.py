@@ -41,7 +41,7 @@ def readable(tex: str) -> str:
     r"""A formula as plain text, good enough for a line of context.
 
     >>> readable(r"\lambda_{\max} \le 2/\eta"), readable(r"\tfrac12\lVert W^\top x\rVert^2")
-    ('λ_max ≤ 2/η', '1/2‖Wᵀ x‖²')
+    ('λ_max ≤ 2/η', '1/2‖ Wᵀ x‖²')
     """
     text = re.sub(r"\\[td]?frac\s*(\{[^{}]*\}|\w)\s*(\{[^{}]*\}|\w)", r"\1/\2", tex)
 
@@ -79,8 +79,12 @@ def text_of(node: nodes.Node, known: Known) -> str:
 
 
 def line(text: str) -> str:
-    """One line of context, cut at a word."""
-    words = " ".join(text.split())
+    """One line of context, cut at a word; a reference that has no name has left a gap.
+
+    >>> line("It is known: , and .  More.")
+    'It is known. More.'
+    """
+    words = re.sub(r"(?:[:,;]| and| )+(?=\.(?:\s|$))", "", " ".join(text.split()))
     return words if len(words) <= LINE else words[:LINE].rpartition(" ")[0] + " …"
 
 
