@@ -57,12 +57,14 @@ COMPUTED: Mapping[str, Callable[[], object]] = {
     "eos-ex-golden": lambda: mode.doubling_steps(2, 1.0, 2)[1],
     "eos-ex-one-step": lambda: mode.edge(2, 10.0),
     "eos-ex-growing-gap": lambda: np.sqrt(3) / abs(2 * 1 - 3),
-    "eos-ex-rotating-equal": lambda: mode.swing(3, 10.0, 1.1 * mode.edge(3, 10.0)),
+    "eos-ex-rotating-equal": lambda: (
+        1 / np.divide(*mode.two_cycle(3, 10.0, 1.1 * mode.edge(3, 10.0)))
+    ),
     "eos-ex-digits": lambda: mode.transverse_growth(3, 1.0, 0.9, 2.24 / 3) * 1e5 / np.log(2),
-    "eos-ex-scalar": lambda: np.abs(mode.transverse_multipliers(3, 1.0, 0.9, 2.2 / 3)).max(),
+    "eos-ex-scalar": lambda: np.exp(2 * mode.transverse_growth(3, 1.0, 0.9, 2.2 / 3)),
     "eos-ex-which": lambda: mode.doubling_steps(4, 1.0, 2)[1] / 8,
     "eos-ex-deep": lambda: mode.doubling_steps(4000, 1.0, 2)[1] * 2000,
-    "eos-ex-chaos": lambda: mode.growth(2, 1.0, 20 / 14.5),
+    "eos-ex-chaos": lambda: 9 - 2 * (1 + 20 / 14.5) ** 2,
     "cth-ex-any-loss": lambda: 1 / (1 + np.e),
     "cth-ex-one-neuron": lambda: _spectrum(1.0, 1.0, target=3.0),
     "att-ex-fit": lambda: np.roots([1, -(2 + 1 * 1), (2 * 1 - 1**2) * 1]),
