@@ -65,7 +65,7 @@ def test_the_ledger_shows_what_the_cells_computed(scratch_book):
         "chapter": page(WRONG, 0.5, WRONG.erratum.proof),
         "chapter/inner": page(RIGHT, 1e-15, figure=2),
         "ledger": LEDGER,
-        f"claims/{RIGHT.paper.replace('-', '_')}": PAPER.format(RIGHT.paper),
+        f"claims_{RIGHT.paper.replace('-', '_')}": PAPER.format(RIGHT.paper),
     }
     root = scratch_book(pages)
     clean, log, site = built(root)
@@ -90,7 +90,7 @@ def test_the_ledger_shows_what_the_cells_computed(scratch_book):
     assert "data-record" not in chapter
     inner = (site / "book" / "chapter" / "inner.html").read_text()
     row = RIGHT.anchor.replace("claim-", "row-", 1)
-    mine = f"book/claims/{RIGHT.paper.replace('-', '_')}.html"
+    mine = f"book/claims_{RIGHT.paper.replace('-', '_')}.html"
     assert f'href="../../{mine}#{row}">in the ledger</a>' in inner
     assert f'id="{row}"' in ledger
     assert f'href="../book/chapter/inner.html#{RIGHT.anchor}"' in ledger

@@ -157,7 +157,9 @@ def claim_entries(app: Sphinx) -> Iterator[list[str]]:
         short = claims.paper(row["paper"]).short
         verdict = claims.WORDS[outcome(row)]
         said = readable(subject.statement)
-        title = f"{short}: {label_of(subject)}, {subject.place}"
+        label = label_of(subject)
+        place = subject.place if subject.place.startswith(label) else f"{label}, {subject.place}"
+        title = f"{short}: {place}"
         yield ["claim", title, f"{page}.html#{row_anchor(subject)}", line(f"{verdict}. {said}")]
 
 

@@ -159,7 +159,7 @@ def box(node: Node, name: str, at: tuple[float, float]) -> str:
     words = f"{node.place}: {claims.WORDS[node.verdict]}"
     sign = SIGNS.get(node.verdict, "~")
     label = node.label if len(node.label) <= 19 else node.label[:18] + "…"
-    page = "" if own == name else f"{own.replace('-', '_')}.html"
+    page = "" if own == name else f"claims_{own.replace('-', '_')}.html"
     anchor = "row-" + node.id.replace("/", "-").replace(".", "-")
     verdict = node.verdict.replace(" ", "-")
     return (

@@ -425,7 +425,7 @@ def filter_controls(rows: list[Row]) -> str:
 
 def page_of(name: str) -> str:
     """The page of one paper's claims."""
-    return f"book/claims/{name.replace('-', '_')}"
+    return f"book/claims_{name.replace('-', '_')}"
 
 
 class Book:

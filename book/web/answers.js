@@ -14,13 +14,13 @@ function rank(entries, query) {
   const fits = (list, word) => list.some((one) => one.startsWith(word));
   const found = entries.map((entry) => {
     const [kind, title, , context, page] = entry;
-    return { entry, kind, phrase: plain(title), title: wordsOf(title).map(stem), context: wordsOf(`${context} ${page}`).map(stem) };
+    return { entry, kind, phrase: wordsOf(title).join(" "), title: wordsOf(title).map(stem), context: wordsOf(`${context} ${page}`).map(stem) };
   });
   const rarity = new Map(words.map((word) => {
     const n = found.filter((one) => fits(one.title, word) || fits(one.context, word)).length;
     return [word, n ? Math.log(1 + found.length / n) : 0];
   }));
-  const whole = plain(query).trim();
+  const whole = wordsOf(query).join(" ");
   for (const one of found) {
     let score = 0, hits = 0;
     for (const word of words) {
@@ -29,6 +29,7 @@ function rank(entries, query) {
       score += rarity.get(word) * (inTitle ? 3 : inContext ? 1 : 0);
     }
     if (one.phrase === whole) score *= 3;
+    else if (one.phrase.startsWith(whole)) score *= 2.2;
     else if (one.phrase.includes(whole)) score *= 1.6;
     const length = 1 + one.title.length / 12;
     one.score = (score * (hits / words.length) ** 2 * (2 + WEIGHTS[one.kind])) / length;

@@ -16,7 +16,7 @@ ANSWERS = {  # a question → the address of one of its first three answers cont
     "spare": "glossary.html#term-spare",
     "mini-bulk": "glossary.html#term-mini-bulk",
     "rank of the Gauss-Newton part": "second_variation.html#lc-rank",
-    "Depth, Not Data Theorem 3.5": "claims/depth_not_data.html#row-depth-not-data-theorem-3-5",
+    "Depth, Not Data Theorem 3.5": "claims_depth_not_data.html#row-depth-not-data-theorem-3-5",
 }
 
 
@@ -62,7 +62,7 @@ def test_a_query_lands_on_its_answer(page, query):
 
 @pytest.mark.parametrize("paper", PAPERS)
 def test_a_graph_is_read_with_the_keyboard(page, paper):
-    go(page, f"book/claims/{paper}.html")
+    go(page, f"book/claims_{paper}.html")
     nodes = page.locator(".eh-node")
     edge = page.locator(".eh-edges path").first
     used = page.locator(f".eh-node[data-id='{edge.get_attribute('data-from')}']")
