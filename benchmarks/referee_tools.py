@@ -436,10 +436,10 @@ def main(only: list[str]) -> None:
             print(f"{name:24} not installed; recorded: {record.get(name)}")
             continue
         value = float(f"{CHECKS[name]():.2g}")
-        record[name] = {"value": value, "version": found, "torch": torch.__version__, "date": today}
+        record[name] = {**promise, "value": value, "version": found, "date": today}
         print(f"{name:24} {value:10.2g}  {promise['measure']}", flush=True)
         kept = {row["id"]: record[row["id"]] for row in promises if row["id"] in record}
-        RECORD.write_text(json.dumps(kept, indent=1) + "\n")
+        RECORD.write_text(json.dumps(kept, indent=1, ensure_ascii=False) + "\n")
 
 
 if __name__ == "__main__":
