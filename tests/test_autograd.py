@@ -21,7 +21,6 @@ from torch.nn import functional
 
 from exacthessian.autograd.oracle import (
     CHUNK,
-    dense_gauss_newton,
     dense_hessian,
     gauss_newton_operator,
     hessian_operator,
@@ -32,6 +31,11 @@ from exacthessian.autograd.oracle import (
 )
 
 SEEDS = st.integers(0, 2**32 - 1)
+
+
+def dense_gauss_newton(*arguments):
+    operator = gauss_newton_operator(*arguments)
+    return operator @ np.eye(operator.shape[0])
 
 
 @pytest.fixture
@@ -331,13 +335,8 @@ def test_every_chunk_gives_the_same_matrix(rng):
         return functional.cross_entropy(model(w, x), labels)
 
     whole = dense_hessian(function, parameters)
-    gauss_newton = dense_gauss_newton(model, functional.cross_entropy, parameters, x, labels)
     for chunk in (1, 3, 13, 25, 26, 27, np.int64(5)):
         assert_close(dense_hessian(function, parameters, chunk), whole, 1e-14)
-        found = dense_gauss_newton(
-            model, functional.cross_entropy, parameters, x, labels, chunk=chunk
-        )
-        assert_close(found, gauss_newton, 1e-14)
 
 
 def hessian_and_gauss_newton(rng):
@@ -468,7 +467,7 @@ def test_functions_that_work_in_place():
 
     w = tensors([[1.0, 3.0]])
     assert_close(dense_hessian(function, w, chunk=1), np.diag([48.0, 144.0]))
-    assert_close(dense_gauss_newton(lambda w: 2 * w[0], loss, w, chunk=1), np.diag([24.0, 120.0]))
+    assert_close(dense_gauss_newton(lambda w: 2 * w[0], loss, w), np.diag([24.0, 120.0]))
     assert w[0].tolist() == [1.0, 3.0]
 
 

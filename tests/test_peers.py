@@ -4,16 +4,21 @@ curvlinops computes Hessian products of torch modules from samples. It shares au
 differentiation with the oracle but none of its code, nor its parameter and data conventions.
 """
 
+import re
+import subprocess
+import sys
 import warnings
+from importlib.util import find_spec
 
 import numpy as np
 import pytest
 import torch
 from torch import nn
 
+from conftest import ROOT
 from exacthessian.autograd import (
-    dense_gauss_newton,
     dense_hessian,
+    gauss_newton_operator,
     linear_chain_loss,
     linear_chain_sample_loss,
     tensors,
@@ -75,7 +80,31 @@ def test_gauss_newton_of_a_linear_chain(problem, reduction, factor):
     loss = nn.MSELoss(reduction=reduction)
     wanted = factor * dense(curvlinops.GGNLinearOperator, module, loss, data)
     moments = linear_chain_loss(x @ x.T / SAMPLES, y @ x.T / SAMPLES)
-    found = dense_gauss_newton(
+    operator = gauss_newton_operator(
         lambda w: w[2] @ w[1] @ w[0], lambda z: moments([z]), tensors(weights)
     )
+    found = operator @ np.eye(operator.shape[0])
     assert np.abs(found - wanted).max() <= 1e-12 * np.abs(wanted).max()
+
+
+REPORTS = re.findall(
+    r"^## (\w[\w-]*).*?```python\n(.*?)```",
+    (ROOT / "benchmarks/reports.md").read_text(),
+    re.S | re.M,
+)
+MODULES = {
+    "hessian-eigenthings": "hessian_eigenthings",
+    "asdfghjkl": "asdl",
+    "PyHessian": "pyhessian",
+    "BackPACK": "backpack",
+}
+
+
+@pytest.mark.parametrize(("tool", "snippet"), REPORTS)
+def test_a_report_still_shows_what_it_says(tool, snippet):
+    if find_spec(MODULES[tool]) is None:
+        pytest.skip(f"{tool} is not installed")
+    command = [sys.executable, "-W", "ignore", "-c", snippet]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    said = snippet.strip().splitlines()[-1].removeprefix("# ")
+    assert done.stdout.strip().splitlines()[-1].split() == said.split()

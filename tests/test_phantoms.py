@@ -1,7 +1,9 @@
 """Spectral phantoms: their spectra against automatic differentiation, and the faults they catch."""
 
 import doctest
+import re
 from copy import deepcopy
+from importlib.util import module_from_spec, spec_from_file_location
 from itertools import pairwise
 
 import numpy as np
@@ -9,7 +11,8 @@ import pytest
 import torch
 from numpy.testing import assert_allclose, assert_array_equal
 
-from exacthessian import Spectrum, phantoms
+from conftest import ROOT
+from exacthessian import AlignedChain, Spectrum, phantoms
 from exacthessian.autograd import dense_hessian, gauss_newton_operator, tensors
 from exacthessian.phantoms import KINDS, phantom
 
@@ -296,3 +299,49 @@ def test_a_product_of_the_wrong_shape_and_too_many_pairs_are_refused():
         p.residual(lambda v: v[:1])
     with pytest.raises(ValueError, match="k must be at most the number of parameters 962, got 963"):
         p.eigenpairs(963)
+
+
+# --- the file that other libraries copy -------------------------------------------------------
+
+
+def load(path):
+    spec = spec_from_file_location(path.stem, path)
+    module = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+vendored = load(ROOT / "book" / "tools" / "spectral_phantom.py")
+
+
+def test_the_vendored_file_is_as_generated_short_and_independent():
+    text = (ROOT / "book" / "tools" / "spectral_phantom.py").read_text()
+    assert text == load(ROOT / "benchmarks" / "vendor_phantom.py").text()
+    assert len(text.splitlines()) <= 120
+    imported = re.findall(r"^(?:import|from) (\w+)", text, re.M)
+    assert imported == ["itertools", "numpy", "torch"]
+
+
+@pytest.mark.parametrize("kind", vendored.KINDS)
+def test_the_vendored_phantom_has_our_spectrum(kind):
+    p = vendored.Phantom(kind, hidden=40, seed=3)
+    x, hidden = p.x[: p.widths[0]], p.widths[1]
+    learned = min(p.widths[0], p.widths[3])
+    s = tuple(p.s[l, : min(p.widths[l], p.widths[l + 1])] for l in range(3))
+    target = (p.x * p.s.prod(axis=0) - p.omega)[:learned]
+    inside = phantoms._solved(AlignedChain(p.widths, s, x, target)).spectrum
+    entries = p.spectrum()
+    theirs = Spectrum([e[0] for e in entries], [e[1] for e in entries], [""] * len(entries))
+    assert theirs.size == hidden * (hidden + p.widths[0] + p.widths[3])
+    assert inside.distance(theirs) < 1e-14
+    loss, parameters = p.loss(p.model(p.inputs), p.targets), list(p.model.parameters())
+    gradient = torch.autograd.grad(loss, parameters, create_graph=True)
+
+    def matvec(v):
+        parts = torch.from_numpy(v).split([w.numel() for w in parameters])
+        direction = [part.reshape(w.shape) for part, w in zip(parts, parameters, strict=True)]
+        image = torch.autograd.grad(gradient, parameters, direction, retain_graph=True)
+        return torch.cat([part.reshape(-1) for part in image]).numpy()
+
+    assert p.residual(matvec) < 1e-14
+    assert p.residual(lambda v: 2 * matvec(v)) > 0.5

@@ -322,6 +322,7 @@ def test_distance_is_the_best_matching(values, random):
 
 spread_with_multiple_top = np.concatenate([np.full(16, 3.0), np.linspace(2.9, -1, 384)])
 spectra = {
+    "one and rounding errors": np.r_[1e-6, np.zeros(299)],
     "simple": np.linspace(5.0, -20.0, 200),
     "few distinct": np.repeat([3.0, 1.0, 0.0, -1.0], [16, 72, 200, 44]),
     "multiple top above a continuum": spread_with_multiple_top,
@@ -367,6 +368,7 @@ def counted(values, counts):
         ([3.0, 1.0, 0.0], [100, 100, 4800], 50),
         ([1.0, 1 - 1e-6, 0.5, 0.4, 0.3, 0.2, 0.1, 0.0], [1, 1, 2, 2, 2, 1, 1, 4990], 50),
         ([0.0, -1.0], [100, 4900], 50),
+        ([1e-6, 0.0], [1, 4999], 50),
     ],
 )
 def test_top_eigenvalues_spend_few_products(values, counts, most):

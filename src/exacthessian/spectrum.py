@@ -313,9 +313,10 @@ def top_eigenvalues(operator: Any, k: int, rng: np.random.Generator) -> TopEigen
         vectors = np.linalg.eigh(linear.matmat(np.eye(size)))[1].T[-k:]
     else:
         within_memory(f"a Krylov space of {krylov} vectors", 8 * size * (krylov + 2 * k))
-        values, vectors, level = np.empty(0), np.empty((0, size)), -np.inf
+        values, vectors, level, scale = np.empty(0), np.empty((0, size)), -np.inf, 0.0
         while True:
-            found, directions, scale = _largest(linear, vectors, k, level, krylov, rng)
+            # The scale is that of all runs: what is left may be rounding errors only.
+            found, directions, scale = _largest(linear, vectors, k, level, scale, krylov, rng)
             new = found > level + SYMMETRY_TOLERANCE * scale
             if not new.any():
                 break
@@ -331,7 +332,13 @@ def top_eigenvalues(operator: Any, k: int, rng: np.random.Generator) -> TopEigen
 
 
 def _largest(
-    linear: LinearOperator, known: Array, count: int, level: float, krylov: int, rng: Any
+    linear: LinearOperator,
+    known: Array,
+    count: int,
+    level: float,
+    scale: float,
+    krylov: int,
+    rng: np.random.Generator,
 ) -> tuple[Array, Array, float]:
     """The largest eigenvalues of H in the complement of the rows `known`, descending, their vectors
     in rows, and an estimate of ‖H‖: at most `count`, and all of them if `level` is −∞; none when it
@@ -342,7 +349,7 @@ def _largest(
     start = rng.standard_normal(size)
     start -= (known @ start) @ known
     basis[0] = start / np.linalg.norm(start)
-    m, scale, restarted = 0, 0.0, False
+    m, restarted = 0, False
     while True:
         length, beta = _lanczos_step(linear, basis, projected, m, known)
         m, scale = m + 1, max(scale, length)

@@ -10,7 +10,6 @@ from pkgutil import iter_modules
 
 from exacthessian.autograd.models import hessian, loss_of, spectrum
 from exacthessian.autograd.oracle import (
-    dense_gauss_newton,
     dense_hessian,
     gauss_newton_operator,
     hessian_operator,
@@ -21,7 +20,6 @@ from exacthessian.autograd.oracle import (
 )
 
 __all__ = [
-    "dense_gauss_newton",
     "dense_hessian",
     "gauss_newton_operator",
     "hessian",

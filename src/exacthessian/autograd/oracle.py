@@ -47,31 +47,12 @@ def dense_hessian(
     array([[4., 6.],
            [6., 0.]])
     """
-    return _dense(_hessian_products(function, parameters), _size(parameters), chunk)
-
-
-def dense_gauss_newton(
-    model: Callable[..., Tensor],
-    loss: Callable[..., Tensor],
-    parameters: Sequence[Tensor],
-    inputs: Tensor | None = None,
-    targets: Tensor | None = None,
-    chunk: int = CHUNK,
-) -> NDArray[np.float64]:
-    """The Gauss–Newton matrix Jᵀ ∇²ℓ(z) J of θ ↦ ℓ(z), z = f(θ), J = ∂z/∂θ, (P, P).
-
-    `model(parameters)` or `model(parameters, inputs)` returns z, one tensor of any shape;
-    `loss(z)` or `loss(z, targets)` returns a scalar and need not be quadratic. For z = w² and
-    ℓ = z³ at w = 1 the Gauss–Newton matrix is (2w)² 6z = 24, where the Hessian of w⁶ is 30.
-
-    >>> w = tensors([1.0])
-    >>> dense_gauss_newton(lambda w: w[0] ** 2, lambda z: z**3, w)
-    array([[24.]])
-    >>> dense_hessian(lambda w: (w[0] ** 2) ** 3, w)
-    array([[30.]])
-    """
-    products = _gauss_newton_products(model, loss, parameters, inputs, targets)
-    return _dense(products, _size(parameters), chunk)
+    products, size = _hessian_products(function, parameters), _size(parameters)
+    matrix = np.empty((size, size))
+    for start in range(0, size, chunk):
+        count = min(chunk, size - start)
+        matrix[start : start + count] = products(np.eye(count, size, start))
+    return matrix
 
 
 def hessian_operator(function: Function, parameters: Sequence[Tensor]) -> LinearOperator:
@@ -93,7 +74,11 @@ def gauss_newton_operator(
     inputs: Tensor | None = None,
     targets: Tensor | None = None,
 ) -> LinearOperator:
-    """The Gauss–Newton matrix of `dense_gauss_newton` as an operator that is never stored.
+    """The Gauss–Newton matrix Jᵀ ∇²ℓ(z) J of θ ↦ ℓ(z), z = f(θ), J = ∂z/∂θ, as a symmetric float64
+    operator (P, P) that is never stored.
+
+    `model(parameters)` or `model(parameters, inputs)` returns z, one tensor of any shape;
+    `loss(z)` or `loss(z, targets)` returns a scalar and need not be quadratic.
 
     Logistic loss log(1 + e^z) of one weight at w = 0: ℓ'' = 1/4, so G = Σ x²/4.
 
@@ -272,15 +257,6 @@ def _batched(product: TensorMap, name: str) -> Products:
         return result
 
     return products
-
-
-def _dense(products: Products, size: int, chunk: int) -> Matrix:
-    """The matrix of the products: the rows of the identity, `chunk` at a time."""
-    matrix = np.empty((size, size))
-    for start in range(0, size, chunk):
-        count = min(chunk, size - start)
-        matrix[start : start + count] = products(np.eye(count, size, start))
-    return matrix
 
 
 def _symmetric_operator(products: Products, size: int) -> LinearOperator:
