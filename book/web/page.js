@@ -25,7 +25,7 @@
   /** A slider of a widget says its label, and its value instead of its position. */
   function nameSliders() {
     for (const handle of document.querySelectorAll(".noUi-handle")) {
-      const box = handle.closest(".widget-inline-hbox, .jupyter-widgets");
+      const box = handle.closest(".widget-slider, .widget-inline-hbox");
       const [label, value] = [".widget-label", ".widget-readout"].map((part) => box?.querySelector(part)?.textContent.trim());
       if (label && handle.getAttribute("aria-label") !== label) handle.setAttribute("aria-label", label);
       if (value && handle.getAttribute("aria-valuetext") !== value) handle.setAttribute("aria-valuetext", value);
@@ -36,10 +36,10 @@
   const soon = () => { cancelAnimationFrame(waiting); waiting = requestAnimationFrame(fit); };
   addEventListener("load", () => {
     (window.MathJax?.startup?.promise ?? Promise.resolve()).then(fit);
-    if (document.querySelector("script[type='application/vnd.jupyter.widget-view+json']"))
-      new MutationObserver(nameSliders).observe(document.querySelector(".bd-article"), {
-        subtree: true, childList: true, attributes: true, attributeFilter: ["aria-valuetext"],
-      });
+    nameSliders();
+    new MutationObserver(nameSliders).observe(document.querySelector(".bd-article") ?? document.body, {
+      subtree: true, childList: true, attributes: true, attributeFilter: ["aria-valuetext"],
+    });
   });
   addEventListener("resize", soon);
   document.addEventListener("toggle", soon, true);
