@@ -39,11 +39,11 @@ def go(page, path):
 def test_the_first_screen_shows_what_was_found(page):
     go(page, "book/intro.html")
     page.locator(".eh-finding img").last.wait_for()
-    for part in (".cell_output img", ".eh-refereed", ".eh-finding", ".eh-door"):
+    for part in ("figure.eh-live svg", ".eh-refereed", ".eh-finding", ".eh-door"):
         for box in (found.bounding_box() for found in page.locator(part).all()):
             assert box["y"] + box["height"] <= 900, part
     assert page.locator(".eh-finding").count() == 4
-    assert page.locator(".eh-door").count() >= 2
+    assert page.locator(".eh-door").count() == 3
     for link in page.locator(":is(.eh-finding, .eh-door)").all():
         assert (SITE / "book" / link.get_attribute("href")).exists()
     words = page.locator("article").inner_text().split()
