@@ -74,7 +74,7 @@ def in_a_fork(job: Callable[[], Any]) -> Any:
 def rerun(page: Path) -> list[str]:
     """A line for each cell of a page that raises, or that gives something else the second time."""
     os.chdir(page.parent)
-    # The thread that saves a history may hold its lock while this process is copied.
+    # What is run here does not belong into the reader's history.
     shell = InteractiveShell.instance(config=Config(HistoryManager={"enabled": False}))
     cells = [cell.source for cell in source_notebook(page).cells if cell.cell_type == "code"]
     first = []
@@ -101,8 +101,9 @@ def main(names: list[str]) -> int:
         print(f"{names[1]}: {len(problems)} cells ({time.monotonic() - started:.0f} s)")
         print("".join(f"  {problem}\n" for problem in problems), end="", flush=True)
         return bool(problems)
-    # A claim that does not pass is an error.
+    # A claim that does not pass is an error; a copied process would wait for other threads forever.
     strict = {"EXACTHESSIAN_STRICT": "1", "MPLBACKEND": "module://matplotlib_inline.backend_inline"}
+    strict |= dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 
     def one(name: str) -> int:
         command = [sys.executable, __file__, "--here", name]
