@@ -131,8 +131,7 @@ def used_names() -> set[str]:
 
 def test_no_public_name_is_dead():
     """Every public name is used by the book, its build, the benchmarks, or another definition."""
-    leaving = {"dense_gauss_newton"}  # only tests use it
-    assert sorted(public_names().keys() - used_names() - leaving) == []
+    assert sorted(public_names().keys() - used_names()) == []
 
 
 def test_every_public_function_has_an_example():

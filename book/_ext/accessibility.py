@@ -93,11 +93,19 @@ def mend_pages(app: Sphinx, error: Exception | None) -> None:
                 path.write_text(better, encoding="utf-8")
 
 
+def words_of(paragraph: nodes.paragraph) -> str:
+    """The text of a paragraph, without the markup that a directive of ours put into it."""
+    texts = paragraph.findall(nodes.Text)
+    return " ".join(
+        "".join(text for text in texts if not isinstance(text.parent, nodes.raw)).split()
+    )
+
+
 def describe(app: Sphinx, page: str, template: str, context: Any, doctree: Any) -> None:
     """Tell search engines and previews of links what a page is about: its first paragraph."""
-    first = next(doctree.findall(nodes.paragraph), None) if doctree is not None else None
-    if first is not None:
-        text = escape(" ".join(first.astext().split())[:160])
+    paragraphs = map(words_of, doctree.findall(nodes.paragraph)) if doctree is not None else []
+    if first := next(filter(None, paragraphs), ""):
+        text = escape(first[:160])
         title = escape(context.get("title", ""))
         context["metatags"] = context.get("metatags", "") + (
             f'<meta name="description" content="{text}">'
