@@ -184,3 +184,13 @@ def test_every_label_of_the_first_edition_has_a_place_in_its_chapter(chapter):
         if not re.search(rf"(?<![\w-]){re.escape(label)}(?![\w-])", text)
     ]
     assert sorted(set(lost) - CUT_LABELS) == []
+
+
+@pytest.mark.parametrize("name", NOTEBOOKS)
+def test_an_equation_of_a_paper_is_not_printed_like_ours(name):
+    """In prose (P17) is the paper's equation 17; formulas, code and quotations are their own."""
+    notebook = reference.source_notebook(ROOT / "book" / f"{name}.md")
+    for cell in notebook.cells:
+        if cell.cell_type == "markdown":
+            prose = re.sub(r"\$\$.*?\$\$|\$[^$]*\$|`[^`]*`|\"[^\"]*\"", "", cell.source, flags=re.S)
+            assert re.findall(r"(?<![\w)\]}])\(\d{1,3}\)", prose) == []
