@@ -13,6 +13,8 @@ from PIL import Image
 
 from exacthessian import figures
 from exacthessian.spectrum import Spectrum
+from exacthessian.studies import beyond_edge_of_stability as eos
+from exacthessian.studies import depth_not_data as dnd
 
 COLOURS = {"zero": figures.GREEN, "bulk": figures.ORANGE, "dominant": figures.PURPLE}
 
@@ -45,8 +47,8 @@ def test_no_figure_stays_open():
     figures.trajectories([panel()], COLOURS, (-1, 4))
     figures.snapshot(panel(), 1, COLOURS, (-1, 4))
     figures.distribution(state(3.0).expand(), state(3.0), COLOURS, np.arange(-0.5, 4))
-    figures.ratio_band([2, 3], ([1, 2], [3, 4]), ([1, 2], [3, 4]))
-    figures.ratio_histories([1, 2], {"small": [[1, 2]]}, depth=3)
+    dnd.ratio_band([2, 3], ([1, 2], [3, 4]), ([1, 2], [3, 4]))
+    dnd.ratio_histories([1, 2], {"small": [[1, 2]]}, depth=3)
     figures.spectrum(state(3.0).expand(), state(3.0), COLOURS)
     assert plt.get_fignums() == before
 
@@ -126,7 +128,7 @@ def test_a_distribution_stacks_the_prediction_and_dots_the_count():
 
 
 def test_the_ratio_band_has_bounds_as_lines_and_measurements_as_markers():
-    (axes,) = figures.ratio_band([2, 3], ([1, 2], [4, 5]), ([1.1, 2.1], [3.9, 4.9])).axes
+    (axes,) = dnd.ratio_band([2, 3], ([1, 2], [4, 5]), ([1.1, 2.1], [3.9, 4.9])).axes
     dashed = [line for line in axes.lines if line.get_linestyle() == "--"]
     assert [list(line.get_ydata()) for line in dashed] == [[1, 2], [4, 5]]
     marked = {line.get_marker(): list(line.get_ydata()) for line in axes.lines[3:]}
@@ -136,7 +138,7 @@ def test_the_ratio_band_has_bounds_as_lines_and_measurements_as_markers():
 
 def test_histories_are_marked_run_by_run():
     histories = {"small": [[1, 2], [1, 3]], "large": [[0, 1]]}
-    (axes,) = figures.ratio_histories([1, 10], histories, depth=3).axes
+    (axes,) = dnd.ratio_histories([1, 10], histories, depth=3).axes
     assert [line.get_marker() for line in axes.lines] == ["None", "o", "o", "s"]
     texts = [text.get_text() for text in axes.get_legend().get_texts()]
     assert texts == ["$L = 3$", "small", "large"]
@@ -217,13 +219,13 @@ def test_plots_draw_theory_as_lines_and_measurement_as_dots():
 
 
 def test_a_cobweb_shows_where_the_map_ends():
-    drawing = figures.cobweb(lambda x: 1 - np.asarray(x), 0.2, settle=4, limits=(0, 1))
+    drawing = eos.cobweb(lambda x: 1 - np.asarray(x), 0.2, settle=4, limits=(0, 1))
     (orbit,) = drawing.axes[0].get_lines()
     assert np.allclose(orbit.get_ydata()[:4], [0.2, 0.8, 0.2, 0.8])
 
 
 def test_phases_part_the_eigenvalues_at_the_threshold():
-    drawing = figures.phases([[1.0, 3.0], [2.5]], threshold=2.0, limits=(0, 4))
+    drawing = eos.phases([[1.0, 3.0], [2.5]], threshold=2.0, limits=(0, 4))
     above = [segments for segments in drawing.axes[0].collections if len(segments.get_segments())]
     heights = [segment[0][1] for part in above for segment in part.get_segments()]
     assert heights == [3.0, 1.0, 2.5]

@@ -17,7 +17,6 @@ import matplotlib.pyplot as plt
 import numpy as np
 from cycler import cycler
 from matplotlib.axes import Axes
-from matplotlib.colors import to_rgba
 from matplotlib.figure import Figure
 from matplotlib.ticker import ScalarFormatter
 from numpy.typing import ArrayLike
@@ -304,74 +303,6 @@ def distribution(
     return figure
 
 
-def ratio_band(
-    depths: Sequence[int],
-    bounds: tuple[ArrayLike, ArrayLike],
-    measured: tuple[ArrayLike, ArrayLike],
-    title: str = "",
-) -> Figure:
-    """Ratios of dominant to bulk eigenvalues against depth: the proved `bounds` (lower, upper) as
-    lines around the line "ratio = depth", the `measured` extremes (least, most) as dots; NaN where
-    there is nothing to show. Below 1 there is no gap.
-    """
-    with house_style():
-        figure, axes = plt.subplots()
-        axes.axhspan(0.05, 1, color=GREY, alpha=0.15)
-        axes.text(depths[-1], 0.97, "no gap", ha="right", va="top", color=GREY)
-        axes.plot(depths, depths, color=PURPLE, label="$L$ (balanced data)")
-        lower, upper = bounds
-        axes.plot(depths, np.asarray(lower), "--", color=BLUE, label="$L/k$ and $L\\,k$")
-        axes.plot(depths, np.asarray(upper), "--", color=BLUE)
-        least, most = measured
-        axes.plot(depths, np.asarray(most), "^", color="black", markersize=5, label="largest ratio")
-        axes.plot(
-            depths, np.asarray(least), "v", color=VERMILION, markersize=5, label="least ratio"
-        )
-        axes.set_xscale("log")
-        axes.set_yscale("log")
-        axes.set_xticks(depths, [str(depth) for depth in depths], minor=False)
-        axes.minorticks_off()
-        axes.set_ylim(0.25, 400)
-        axes.set_xlabel("depth $L$")
-        axes.set_ylabel("dominant / bulk eigenvalue")
-        axes.set_title(title)
-        axes.legend(loc="upper left", fontsize=9)
-    plt.close(figure)
-    return figure
-
-
-def ratio_histories(
-    times: ArrayLike, histories: Mapping[str, Sequence[ArrayLike]], depth: int
-) -> Figure:
-    """The measured gap over training: for each name, one line with dots per run, of the ratio
-    min dominant / max bulk at the steps `times`, NaN where there are no clusters yet.
-    """
-    palette = [BLUE, GREEN, ORANGE, VERMILION]
-    styles = zip(palette, ["o", "s", "^", "v"], strict=True)
-    with house_style():
-        figure, axes = plt.subplots()
-        axes.axhline(depth, color=PURPLE, label=f"$L = {depth}$")
-        for (name, runs), (colour, marker) in zip(histories.items(), styles, strict=False):
-            for run in runs:
-                lines = axes.plot(
-                    np.asarray(times),
-                    np.asarray(run),
-                    marker,
-                    color=colour,
-                    markersize=3,
-                    linestyle="-",
-                    linewidth=0.6,
-                )
-            lines[0].set_label(name)
-        axes.set_xscale("log")
-        axes.set_xlabel("step $t$")
-        axes.set_ylabel("least dominant / largest bulk")
-        axes.set_ylim(0.9, 1.4 * depth)
-        axes.legend(loc="upper left", fontsize=9, ncols=2)
-    plt.close(figure)
-    return figure
-
-
 @dataclass(frozen=True)
 class Plot:
     """One pair of axes: `lines` maps a legend entry to theory (x, y), drawn as a line; `dots` maps
@@ -438,105 +369,6 @@ def plots(panels: Sequence[Plot], columns: int = 1, height: float = 3.0) -> Figu
             handles, names = axes.get_legend_handles_labels()
             if any(names):
                 axes.legend(handles, names, fontsize=8, loc="best", markerscale=6 / panel.size)
-    plt.close(figure)
-    return figure
-
-
-def cobweb(
-    step: Callable[[ArrayLike], ArrayLike], start: float, settle: int, limits: tuple[float, float]
-) -> Figure:
-    """Where x ← step(x) ends: on the right the cobweb of the 60 values that follow `settle` steps
-    from `start`, between the graph of the step and the diagonal; on the left the same values over
-    time.
-    """
-    values = [start]
-    for _ in range(settle + 60):
-        values.append(float(np.asarray(step(values[-1]))))
-    orbit = np.array(values[settle:])
-    grid = np.linspace(*limits, 400)
-    with house_style():
-        figure, (left, right) = plt.subplots(1, 2, figsize=(6.6, 3.4))
-        left.plot(orbit, ".-", color=PURPLE, linewidth=0.6, markersize=5)
-        left.set_ylim(limits)
-        left.set_xlabel("steps after settling")
-        left.set_ylabel("singular value of a layer, $x$")
-        right.plot(grid, np.asarray(step(grid)), color=BLUE, label="$f(x)$")
-        right.plot(grid, grid, color=GREY, linewidth=1, label="$x$")
-        web = np.repeat(orbit, 2)
-        right.plot(web[:-1], web[1:], color=PURPLE, linewidth=0.9)
-        right.set_xlim(limits)
-        right.set_ylim(limits)
-        right.set_xlabel("$x$")
-        right.set_ylabel("next $x$")
-        right.legend(fontsize=9, loc="upper right")
-    plt.close(figure)
-    return figure
-
-
-def phases(spectra: Sequence[ArrayLike], threshold: float, limits: tuple[float, float]) -> Figure:
-    """All Hessian eigenvalues at each state of an orbit: one column of marks per state, purple
-    above the `threshold` 2/η and orange below it, and the threshold as a line.
-    """
-    with house_style():
-        figure, axes = plt.subplots(figsize=(6.6, 3.4))
-        for phase, values in enumerate(spectra, start=1):
-            heights = np.asarray(values, dtype=float)
-            for chosen, colour in ((heights > threshold, PURPLE), (heights <= threshold, ORANGE)):
-                axes.hlines(heights[chosen], phase - 0.35, phase + 0.35, colour, linewidth=2)
-        axes.axhline(threshold, color="black", linestyle="--", label="$2/\\eta$")
-        axes.set_xticks(range(1, len(spectra) + 1))
-        axes.set_ylim(limits)
-        axes.set_xlabel("successive states on the orbit")
-        axes.set_ylabel("eigenvalue of $H$")
-        axes.legend(loc="upper right")
-    plt.close(figure)
-    return figure
-
-
-def phase_plane(
-    point: tuple[float, float],
-    grid: ArrayLike,
-    names: ArrayLike,
-    shades: Mapping[str, str],
-    predicted: Spectrum,
-    colours: Mapping[str, str],
-    limits: tuple[float, float],
-) -> Figure:
-    """A point in a plane of named regions, and the spectrum there: on the left the regions `names`
-    (n, n), names[i, j] at height grid[i] and place grid[j], shaded by `shades`, with the `point`;
-    on the right a bar for each eigenvalue of `predicted`, as long as its multiplicity and coloured
-    by its label.
-    """
-    places, regions = np.asarray(grid, dtype=float), np.asarray(names)
-    with house_style():
-        figure, (left, right) = plt.subplots(1, 2, figsize=(6.6, 3.4), width_ratios=[1.1, 1])
-        picture = np.ones((*regions.shape, 4))
-        for name, shade in shades.items():
-            picture[regions == name] = to_rgba(shade, alpha=0.35)
-            left.fill_between([], [], color=shade, alpha=0.35, label=name)
-        edges = (places[0], places[-1])
-        left.imshow(picture, origin="lower", extent=(*edges, *edges), aspect="auto")
-        left.grid(visible=False)
-        left.plot(*point, "o", color="black", markersize=7)
-        left.set_xlabel("$a$, first layer")
-        left.set_ylabel("$b$, second layer")
-        left.legend(loc="lower left", fontsize=8)
-        for label, colour in colours.items():
-            mine = np.array([own == label for own in predicted.labels])
-            right.barh(
-                predicted.values[mine],
-                predicted.multiplicities[mine],
-                height=(limits[1] - limits[0]) / 50,
-                color=colour,
-                label=label,
-            )
-        right.axvline(0, color="black", linewidth=0.8)
-        right.axhline(0, color="black", linewidth=0.8)
-        right.set_ylim(limits)
-        right.set_xlim(0, predicted.size / 2)
-        right.set_xlabel("number of eigenvalues")
-        right.set_ylabel("eigenvalue of $H$")
-        right.legend(loc="upper right", fontsize=8)
     plt.close(figure)
     return figure
 

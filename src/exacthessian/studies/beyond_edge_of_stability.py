@@ -9,14 +9,16 @@ from functools import cache, reduce
 from itertools import pairwise
 from typing import Any, TypeAlias
 
+import matplotlib.pyplot as plt
 import numpy as np
 import torch
+from matplotlib.figure import Figure
 from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import least_squares
 from scipy.sparse.linalg import eigsh
 from torch import Tensor
 
-from exacthessian import mode
+from exacthessian import figures, mode
 from exacthessian.aligned import AlignedChain
 from exacthessian.autograd import hessian_operator, tensors
 from exacthessian.autograd.oracle import Function
@@ -498,3 +500,60 @@ def holder(point: Sequence[Tensor]) -> Tensor:
     """
     x, y = point
     return -abs(torch.sin(x) * torch.cos(y) * torch.exp(1 - torch.hypot(x, y) / np.pi))
+
+
+# Pictures of one page
+
+
+def cobweb(
+    step: Callable[[ArrayLike], ArrayLike], start: float, settle: int, limits: tuple[float, float]
+) -> Figure:
+    """Where x ← step(x) ends: on the right the cobweb of the 60 values that follow `settle` steps
+    from `start`, between the graph of the step and the diagonal; on the left the same values over
+    time.
+    """
+    values = [start]
+    for _ in range(settle + 60):
+        values.append(float(np.asarray(step(values[-1]))))
+    orbit = np.array(values[settle:])
+    grid = np.linspace(*limits, 400)
+    with figures.house_style():
+        figure, (left, right) = plt.subplots(1, 2, figsize=(6.6, 3.4))
+        left.plot(orbit, ".-", color=figures.PURPLE, linewidth=0.6, markersize=5)
+        left.set_ylim(limits)
+        left.set_xlabel("steps after settling")
+        left.set_ylabel("singular value of a layer, $x$")
+        right.plot(grid, np.asarray(step(grid)), color=figures.BLUE, label="$f(x)$")
+        right.plot(grid, grid, color=figures.GREY, linewidth=1, label="$x$")
+        web = np.repeat(orbit, 2)
+        right.plot(web[:-1], web[1:], color=figures.PURPLE, linewidth=0.9)
+        right.set_xlim(limits)
+        right.set_ylim(limits)
+        right.set_xlabel("$x$")
+        right.set_ylabel("next $x$")
+        right.legend(fontsize=9, loc="upper right")
+    plt.close(figure)
+    return figure
+
+
+def phases(spectra: Sequence[ArrayLike], threshold: float, limits: tuple[float, float]) -> Figure:
+    """All Hessian eigenvalues at each state of an orbit: one column of marks per state, purple
+    above the `threshold` 2/η and orange below it, and the threshold as a line.
+    """
+    with figures.house_style():
+        figure, axes = plt.subplots(figsize=(6.6, 3.4))
+        for phase, values in enumerate(spectra, start=1):
+            heights = np.asarray(values, dtype=float)
+            for chosen, colour in (
+                (heights > threshold, figures.PURPLE),
+                (heights <= threshold, figures.ORANGE),
+            ):
+                axes.hlines(heights[chosen], phase - 0.35, phase + 0.35, colour, linewidth=2)
+        axes.axhline(threshold, color="black", linestyle="--", label="$2/\\eta$")
+        axes.set_xticks(range(1, len(spectra) + 1))
+        axes.set_ylim(limits)
+        axes.set_xlabel("successive states on the orbit")
+        axes.set_ylabel("eigenvalue of $H$")
+        axes.legend(loc="upper right")
+    plt.close(figure)
+    return figure

@@ -4,16 +4,20 @@ Many networks at once are stacks of shape (n, d_{l+1}, d_l). The studies that ta
 lists and dictionaries, seed by seed; a page reads them with `kept`.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import reduce
 from itertools import pairwise
 from typing import Any, NamedTuple
 
+import matplotlib.pyplot as plt
 import numpy as np
+from matplotlib.colors import to_rgba
+from matplotlib.figure import Figure
 from numpy.typing import ArrayLike
 from scipy.sparse.linalg import LinearOperator
 from scipy.special import softmax
 
+from exacthessian import figures
 from exacthessian.attention import Head
 from exacthessian.autograd import dense_hessian, tensors
 from exacthessian.autograd import transformer as tf
@@ -22,7 +26,7 @@ from exacthessian.chain import LinearChain
 from exacthessian.inputs import Array
 from exacthessian.live import progress
 from exacthessian.product import knocked_out, reduced, sharpness_law, spectrum_one_output
-from exacthessian.spectrum import spectral_density, top_eigenvalues
+from exacthessian.spectrum import Spectrum, spectral_density, top_eigenvalues
 
 Layers = list[Array]
 SCHEMES = ("SP", "muP", "NTP")
@@ -523,3 +527,54 @@ STUDIES: dict[str, tuple[Any, dict[str, Any]]] = {
     ),
 }
 """By name, what a page asks for with `kept`: a study and its settings."""
+
+
+# Pictures of one page
+
+
+def phase_plane(
+    point: tuple[float, float],
+    grid: ArrayLike,
+    names: ArrayLike,
+    shades: Mapping[str, str],
+    predicted: Spectrum,
+    colours: Mapping[str, str],
+    limits: tuple[float, float],
+) -> Figure:
+    """A point in a plane of named regions, and the spectrum there: on the left the regions `names`
+    (n, n), names[i, j] at height grid[i] and place grid[j], shaded by `shades`, with the `point`;
+    on the right a bar for each eigenvalue of `predicted`, as long as its multiplicity and coloured
+    by its label.
+    """
+    places, regions = np.asarray(grid, dtype=float), np.asarray(names)
+    with figures.house_style():
+        figure, (left, right) = plt.subplots(1, 2, figsize=(6.6, 3.4), width_ratios=[1.1, 1])
+        picture = np.ones((*regions.shape, 4))
+        for name, shade in shades.items():
+            picture[regions == name] = to_rgba(shade, alpha=0.35)
+            left.fill_between([], [], color=shade, alpha=0.35, label=name)
+        edges = (places[0], places[-1])
+        left.imshow(picture, origin="lower", extent=(*edges, *edges), aspect="auto")
+        left.grid(visible=False)
+        left.plot(*point, "o", color="black", markersize=7)
+        left.set_xlabel("$a$, first layer")
+        left.set_ylabel("$b$, second layer")
+        left.legend(loc="lower left", fontsize=8)
+        for label, colour in colours.items():
+            mine = np.array([own == label for own in predicted.labels])
+            right.barh(
+                predicted.values[mine],
+                predicted.multiplicities[mine],
+                height=(limits[1] - limits[0]) / 50,
+                color=colour,
+                label=label,
+            )
+        right.axvline(0, color="black", linewidth=0.8)
+        right.axhline(0, color="black", linewidth=0.8)
+        right.set_ylim(limits)
+        right.set_xlim(0, predicted.size / 2)
+        right.set_xlabel("number of eigenvalues")
+        right.set_ylabel("eigenvalue of $H$")
+        right.legend(loc="upper right", fontsize=8)
+    plt.close(figure)
+    return figure

@@ -9,13 +9,16 @@ Jacobian J of W with respect to the parameters. Its non-zero eigenvalues are tho
 a matrix of size d_L d_0 whatever the hidden widths are.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
+import matplotlib.pyplot as plt
 import numpy as np
+from matplotlib.figure import Figure
 from numpy.typing import ArrayLike
 
+from exacthessian import figures
 from exacthessian.aligned import AlignedChain
 from exacthessian.chain import LinearChain
 from exacthessian.inputs import Array
@@ -408,3 +411,79 @@ def _power(matrix: Array, exponent: float) -> Array:
     values, vectors = np.linalg.eigh(matrix)
     powers = np.where(values > RANK_TOLERANCE * values.max(), values, 0.0) ** exponent
     return (vectors * powers) @ vectors.T
+
+
+# Pictures of one page
+
+
+def ratio_band(
+    depths: Sequence[int],
+    bounds: tuple[ArrayLike, ArrayLike],
+    measured: tuple[ArrayLike, ArrayLike],
+    title: str = "",
+) -> Figure:
+    """Ratios of dominant to bulk eigenvalues against depth: the proved `bounds` (lower, upper) as
+    lines around the line "ratio = depth", the `measured` extremes (least, most) as dots; NaN where
+    there is nothing to show. Below 1 there is no gap.
+    """
+    with figures.house_style():
+        figure, axes = plt.subplots()
+        axes.axhspan(0.05, 1, color=figures.GREY, alpha=0.15)
+        axes.text(depths[-1], 0.97, "no gap", ha="right", va="top", color=figures.GREY)
+        axes.plot(depths, depths, color=figures.PURPLE, label="$L$ (balanced data)")
+        lower, upper = bounds
+        axes.plot(depths, np.asarray(lower), "--", color=figures.BLUE, label="$L/k$ and $L\\,k$")
+        axes.plot(depths, np.asarray(upper), "--", color=figures.BLUE)
+        least, most = measured
+        axes.plot(depths, np.asarray(most), "^", color="black", markersize=5, label="largest ratio")
+        axes.plot(
+            depths,
+            np.asarray(least),
+            "v",
+            color=figures.VERMILION,
+            markersize=5,
+            label="least ratio",
+        )
+        axes.set_xscale("log")
+        axes.set_yscale("log")
+        axes.set_xticks(depths, [str(depth) for depth in depths], minor=False)
+        axes.minorticks_off()
+        axes.set_ylim(0.25, 400)
+        axes.set_xlabel("depth $L$")
+        axes.set_ylabel("dominant / bulk eigenvalue")
+        axes.set_title(title)
+        axes.legend(loc="upper left", fontsize=9)
+    plt.close(figure)
+    return figure
+
+
+def ratio_histories(
+    times: ArrayLike, histories: Mapping[str, Sequence[ArrayLike]], depth: int
+) -> Figure:
+    """The measured gap over training: for each name, one line with dots per run, of the ratio
+    min dominant / max bulk at the steps `times`, NaN where there are no clusters yet.
+    """
+    palette = [figures.BLUE, figures.GREEN, figures.ORANGE, figures.VERMILION]
+    styles = zip(palette, ["o", "s", "^", "v"], strict=True)
+    with figures.house_style():
+        figure, axes = plt.subplots()
+        axes.axhline(depth, color=figures.PURPLE, label=f"$L = {depth}$")
+        for (name, runs), (colour, marker) in zip(histories.items(), styles, strict=False):
+            for run in runs:
+                lines = axes.plot(
+                    np.asarray(times),
+                    np.asarray(run),
+                    marker,
+                    color=colour,
+                    markersize=3,
+                    linestyle="-",
+                    linewidth=0.6,
+                )
+            lines[0].set_label(name)
+        axes.set_xscale("log")
+        axes.set_xlabel("step $t$")
+        axes.set_ylabel("least dominant / largest bulk")
+        axes.set_ylim(0.9, 1.4 * depth)
+        axes.legend(loc="upper left", fontsize=9, ncols=2)
+    plt.close(figure)
+    return figure
