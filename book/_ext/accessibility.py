@@ -58,6 +58,7 @@ MENDED = (
     (r'<script src="[^"]*scripts/fontawesome\.js[^"]*"></script>\n?', ""),
     (r'(<button class="[^"]*search-button-field[^>]*?) aria-label="[^"]*"', r"\1"),
     (r'<summary aria-label="Toggle hidden content">', "<summary>"),
+    (r'<summary>(?=<span class="toctree-toggle")', '<summary aria-label="Show or hide its pages">'),
     (r'<(i|span) class="((?:theme-switch )?fa[-srb])', r'<\1 aria-hidden="true" class="\2'),
     (r' role="doc-biblioentry"| role="list"(?= class="citation-list")', ""),
     (

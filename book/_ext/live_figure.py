@@ -331,9 +331,8 @@ FIGURES = {
             Slider("eta", "Step size η", 0.1, 0.85, 0.01, 0.3),
             Slider("step", "Training", 0, 120, 1, 120, "{} steps"),
         ),
-        "Every eigenvalue of a network's Hessian, while it trains. They sort into three groups: "
-        "dominant, bulk and zero. Raise the step size until the largest meet the dashed edge, and "
-        "they start to swing.",
+        "Every eigenvalue of a network's Hessian, while it trains. Raise the step size until the "
+        "largest meet the dashed edge: they begin to swing.",
         play=True,
     ),
 }

@@ -79,7 +79,9 @@ def test_the_right_arrow_visits_every_slide_and_none_overflows(show, name, schem
 
 def live_frame(page):
     page.wait_for_function("Reveal.getCurrentSlide().querySelector('iframe')?.src")
-    (frame,) = [frame for frame in page.frames if "/live/" in frame.url]
+    slot = page.evaluate_handle("Reveal.getCurrentSlide().querySelector('iframe')")
+    frame = slot.as_element().content_frame()
+    frame.wait_for_url("**/live/**")
     frame.locator("[role=slider], input[type=range]").first.wait_for()
     return frame
 

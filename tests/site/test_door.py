@@ -1,13 +1,8 @@
 """The front page, the search and the graphs of the ledger, from files, as on a USB stick."""
 
-import shutil
-
 import pytest
-from playwright.sync_api import sync_playwright
+from site_pages import SITE
 
-from conftest import ROOT
-
-SITE = ROOT / "_build" / "html"
 PAPERS = ("depth_not_data", "beyond_edge_of_stability", "cracking_the_hessian", "deep_linear_ufm")
 ANSWERS = {  # a question → the address of one of its first three answers contains
     "aligned-chain theorem": "aligned",
@@ -20,16 +15,11 @@ ANSWERS = {  # a question → the address of one of its first three answers cont
 }
 
 
-@pytest.fixture(scope="module")
-def page():
-    program = shutil.which("chromium") or shutil.which("chromium-browser")
-    if program is None:
-        pytest.skip("Chromium is missing")
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=program, args=["--no-sandbox"])
-        opened = browser.new_page(viewport={"width": 1280, "height": 900})
-        yield opened
-        browser.close()
+@pytest.fixture
+def page(browser):
+    opened = browser.new_page(viewport={"width": 1280, "height": 900})
+    yield opened
+    opened.close()
 
 
 def go(page, path):

@@ -284,7 +284,8 @@ def reproduced(seen) -> tuple[np.ndarray, float]:
 @pytest.mark.parametrize("name", sorted(set(live_figure.PRESETS) - {"A million"}))
 def test_a_preset_is_what_its_python_says(visit, name):
     seen = lab(visit)
-    seen.page.get_by_role("link", name=name, exact=True).click()
+    presets = seen.page.get_by_role("navigation", name="Presets")
+    presets.get_by_role("link", name=name, exact=True).click()
     for _ in range(2):
         seen.page.get_by_role("button", name="One step").click()
     values, loss = reproduced(seen)

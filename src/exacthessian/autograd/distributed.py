@@ -293,10 +293,12 @@ def _stored(
     and the result. What a killed run wrote in part is dropped.
     """
     record = 32 + 8 * size
-    if path.exists() and path.read_bytes()[:64] != mark.encode():
-        raise ValueError(f"checkpoint {path} is of another model, loss or data")
-    with path.open("ab") as file:
-        if file.tell() == 0:
+    with path.open("a+b") as file:
+        file.seek(0)
+        if (known := file.read(64)) and known != mark.encode():
+            raise ValueError(f"checkpoint {path} is of another model, loss or data")
+        file.seek(0, os.SEEK_END)
+        if not known:
             file.write(mark.encode())
         file.truncate(64 + (file.tell() - 64) // record * record)
     position = 64
