@@ -159,12 +159,13 @@ def box(node: Node, name: str, at: tuple[float, float]) -> str:
     words = f"{node.place}: {claims.WORDS[node.verdict]}"
     sign = SIGNS.get(node.verdict, "~")
     label = f"{sign} {node.label if len(node.label) <= 19 else node.label[:18] + '…'}"
+    spoken = escape(f"{label}, {words}")
     page = "" if own == name else f"claims_{own.replace('-', '_')}.html"
     anchor = "row-" + node.id.replace("/", "-").replace(".", "-")
     verdict = node.verdict.replace(" ", "-")
     return (
         f'<a class="eh-node eh-node-{verdict}{kind}" href="{page}#{anchor}" '
-        f'data-id="{escape(node.id)}" aria-label="{escape(f"{label}, {words}")}"><title>{escape(words)}</title>'
+        f'data-id="{escape(node.id)}" aria-label="{spoken}"><title>{escape(words)}</title>'
         f'<rect x="{x:g}" y="{y:g}" width="{WIDTH}" height="{HEIGHT}" rx="5"/>'
         f'<text x="{x + 8:g}" y="{y + HEIGHT / 2 + 4:g}">{escape(label)}</text></a>'
     )

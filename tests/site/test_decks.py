@@ -110,6 +110,7 @@ def test_a_live_figure_is_whole_and_leaves_the_keyboard_to_the_deck(show, name):
         page.keyboard.press("ArrowRight")
         page.wait_for_function(f"Reveal.getIndices().h === {number + 1}")
         page.keyboard.press("ArrowLeft")
+        page.wait_for_function(f"Reveal.getIndices().h === {number}")
         frame = live_frame(page)
         frame.locator("[role=slider], input[type=range]").first.focus()
         page.keyboard.press("ArrowRight")  # the slider's own
