@@ -1,9 +1,9 @@
 """Break each numbered function a little, and see its verdict move.
 
 `mutate_claims.py PAGE...` executes pages (all, if none is named). For every claim that a numbered
-function decides, the function is made to return 1.01 times its result, the claim's checks are made
-again, and the verdict must change or be refused. A verdict that does not move hangs on nothing:
-its claim is named, and the exit code is 1.
+function decides, the function is made to return 1.01 times its result (0.01 instead of 0), the
+claim's checks are made again, and the verdict must change or be refused. A verdict that does not
+move hangs on nothing: its claim is named, and the exit code is 1.
 """
 
 import contextlib
@@ -25,15 +25,15 @@ FACTOR = 1.01
 
 
 def scaled(result: Any) -> Any:
-    """A result times 1.01, whatever it is made of; a boolean is turned round.
+    """A result times 1.01, whatever it is made of; a zero is moved, a boolean is turned round.
 
-    >>> scaled(2), scaled((True, [1.0])), scaled({"a": 3.0})
-    (2.02, (False, [1.01]), {'a': 3.0300000000000002})
+    >>> scaled(2), scaled((True, [1.0])), scaled({"a": 3.0}), scaled(np.zeros(2))
+    (2.02, (False, [1.01]), {'a': 3.0300000000000002}, array([0.01, 0.01]))
     """
     if isinstance(result, bool | np.bool_):
         return not result
     if isinstance(result, int | float | complex | np.generic | np.ndarray):
-        return FACTOR * result
+        return FACTOR * result if np.any(result) else result + (FACTOR - 1)
     if isinstance(result, tuple) and hasattr(result, "_fields"):
         return type(result)(*map(scaled, result))
     if isinstance(result, tuple | list):
