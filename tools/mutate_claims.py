@@ -2,7 +2,8 @@
 
 `mutate_claims.py PAGE...` executes pages (all, if none is named). For every claim that a numbered
 function decides, the function is made to return 1.01 times its result (0.01 instead of 0), the
-claim's checks are made again, and the verdict must change or be refused. A verdict that does not
+claim's checks are made again, and the verdict must change or be refused. Where it does not, as for
+a direction, the entries are multiplied by different factors from 1 to 1.01. A verdict that does not
 move hangs on nothing: its claim is named, and the exit code is 1.
 """
 
@@ -24,35 +25,44 @@ from reference import ROOT, name_of, notebooks, source_notebook
 FACTOR = 1.01
 
 
-def scaled(result: Any) -> Any:
+def scaled(result: Any, tilt: bool = False) -> Any:
     """A result times 1.01, whatever it is made of; a zero is moved, a boolean is turned round.
+    With `tilt`, the factors of an array's entries go from 1 to 1.01.
 
     >>> scaled(2), scaled((True, [1.0])), scaled({"a": 3.0}), scaled(np.zeros(2))
     (2.02, (False, [1.01]), {'a': 3.0300000000000002}, array([0.01, 0.01]))
+    >>> scaled(np.ones(3), tilt=True)
+    array([1.   , 1.005, 1.01 ])
     """
     if isinstance(result, bool | np.bool_):
         return not result
     if isinstance(result, int | float | complex | np.generic | np.ndarray):
-        return FACTOR * result if np.any(result) else result + (FACTOR - 1)
+        if not np.any(result):
+            return result + (FACTOR - 1)
+        if tilt and isinstance(result, np.ndarray):
+            return result * np.linspace(1, FACTOR, result.size).reshape(result.shape)
+        return FACTOR * result
     if isinstance(result, tuple) and hasattr(result, "_fields"):
-        return type(result)(*map(scaled, result))
+        return type(result)(*(scaled(part, tilt) for part in result))
     if isinstance(result, tuple | list):
-        return type(result)(map(scaled, result))
+        return type(result)(scaled(part, tilt) for part in result)
     if isinstance(result, dict):
-        return {key: scaled(value) for key, value in result.items()}
+        return {key: scaled(value, tilt) for key, value in result.items()}
     if hasattr(result, "multiplicities"):
         return dataclasses.replace(result, values=FACTOR * result.values)
     if dataclasses.is_dataclass(result):
         for field in dataclasses.fields(result):
             with contextlib.suppress(TypeError, ValueError):  # a width, an orthogonal basis
-                changed = scaled(getattr(result, field.name))
+                changed = scaled(getattr(result, field.name), tilt)
                 result = dataclasses.replace(result, **{field.name: changed})
         return result
     raise TypeError(f"no rule how to break a {type(result).__name__}")
 
 
 @contextlib.contextmanager
-def broken(path: str, namespace: dict[str, Any]) -> Iterator[tuple[Any, Callable[..., Any]]]:
+def broken(
+    path: str, namespace: dict[str, Any], tilt: bool
+) -> Iterator[tuple[Any, Callable[..., Any]]]:
     """The package, and the names of a page, with one function broken: the old one and the new."""
     module, names = _module_of(path)
     owner: Any = module
@@ -61,7 +71,7 @@ def broken(path: str, namespace: dict[str, Any]) -> Iterator[tuple[Any, Callable
     original = getattr(owner, names[-1])
 
     def mutant(*arguments: Any, **options: Any) -> Any:
-        return scaled(original(*arguments, **options))
+        return scaled(original(*arguments, **options), tilt)
 
     aliases = [name for name, value in namespace.items() if value is original]
     setattr(owner, names[-1], mutant)
@@ -95,12 +105,12 @@ def executed(page: Path) -> dict[str, Any]:
     return shell.user_ns
 
 
-def verdict_when_broken(referee: Any, namespace: dict[str, Any]) -> str:
+def verdict_when_broken(referee: Any, namespace: dict[str, Any], tilt: bool = False) -> str:
     """The verdict of a claim when its numbered function is broken, or what is refused."""
     from exacthessian import claims
 
     record = referee.record
-    with broken(referee.subject.form, namespace) as (original, mutant):
+    with broken(referee.subject.form, namespace, tilt) as (original, mutant):
         facts = {}
         for check in referee.comparisons:
             form = mutant if check.form is original else check.form
@@ -120,6 +130,8 @@ def survivors_of(name: str) -> list[str]:
     survivors = []
     for referee in [r for r in claims.OPENED if r.subject.form]:
         verdict, moved = referee.verdict, verdict_when_broken(referee, namespace)
+        if moved == verdict:
+            moved = verdict_when_broken(referee, namespace, tilt=True)
         print(f"  {referee.subject.form}: {referee.subject.id} {verdict} → {moved}", flush=True)
         if moved == verdict:
             survivors.append(f"{referee.subject.id} hangs on nothing: {referee.subject.form}")
