@@ -239,15 +239,16 @@ def class_member(
     return Point((features, *weights), ufm.ridge, relu=True)
 
 
-def cross_entropy_run(point: Collapse, seed: int) -> Point:
-    """A minimum of the cross-entropy loss from entries N(0, 1/d), at the sizes and λ of `point`.
+def cross_entropy_run(point: Collapse, seed: int, ridge: float | None = None) -> Point:
+    """A minimum of the cross-entropy loss from entries N(0, 1/d), at the sizes of `point`, and with
+    its λ unless another `ridge` is given.
 
     >>> end = cross_entropy_run(Collapse(2, 1, 1, 2, alpha=np.log(3)), seed=0)
     >>> bool(abs(end.loss() - Collapse(2, 1, 1, 2, alpha=np.log(3)).loss()) < 1e-9)
     True
     """
     rng = np.random.default_rng(seed)
-    start = point.point(rng)
+    start = replace(point.point(rng), ridge=point.ridge if ridge is None else ridge)
     theta = rng.standard_normal(start.parameters().size) / np.sqrt(point.width)
     return cast(Point, minimise(start.with_parameters(theta)))
 
