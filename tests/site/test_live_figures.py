@@ -356,7 +356,10 @@ def test_the_laboratory_works_by_keyboard_and_for_fingers(visit, look):
     assert words.inner_text() != before
     seen.page.get_by_role("button", name="Play").focus()
     seen.page.keyboard.press("Enter")
-    seen.page.get_by_text("Step 3,").wait_for()
+    seen.page.wait_for_function(
+        """() => +document.querySelector("[data-part=words]").textContent
+                  .match(/Step (\\d+)/)[1] >= 3"""
+    )
     seen.page.keyboard.press("Enter")
     small = seen.page.evaluate(
         """() => [...document.querySelectorAll(':is(.eh-lab, .eh-live) :is(a, button, input)')]
