@@ -171,20 +171,22 @@ def another_cpu() -> bool:
     python = os.path.realpath(sys.executable)
     launch = [*EMULATOR, python, "-m", "ipykernel_launcher", "-f", "{connection_file}"]
     packages = next(path for path in sys.path if path.endswith("site-packages"))
+    # On some hosts OpenBLAS does not believe what the emulator says of its processor.
+    told = {"OPENBLAS_CORETYPE": OLDER_KERNELS["OPENBLAS_CORETYPE"]}
     spec.write_text(
         json.dumps(
             {
                 "argv": launch,
                 "display_name": "Nehalem",
                 "language": "python",
-                "env": {"PYTHONPATH": f"{packages}:{ROOT / 'src'}"},
+                "env": {**told, "PYTHONPATH": f"{packages}:{ROOT / 'src'}"},
             }
         )
     )
     features = "import numpy; print(numpy._core._multiarray_umath.__cpu_features__['AVX2'])"
     probe = [*EMULATOR, python, "-c", features]
     seen = subprocess.run(
-        probe, env={**os.environ, "PYTHONPATH": packages}, capture_output=True, text=True
+        probe, env={**os.environ, **told, "PYTHONPATH": packages}, capture_output=True, text=True
     )
     if seen.stdout.strip() != "False":
         print(f"  the emulated processor is not the one asked for: {seen.stdout}{seen.stderr}")
