@@ -1,6 +1,5 @@
 """Every slide of every deck in Chromium, from a disk, light and dark, as a lecturer sees it."""
 
-import shutil
 import zipfile
 
 import pytest
@@ -167,7 +166,6 @@ def test_the_zip_of_the_site_is_the_site():
         assert f"{(SITE / name).stat().st_size / 1e6:.0f} MB" in stated
 
 
-@pytest.mark.skipif(shutil.which("chromium") is None, reason="Chromium is missing")
 def test_the_plan_leaves_time_to_read(browser):
     page = browser.new_page()
     page.goto((SITE / "book" / "course.html").as_uri())
