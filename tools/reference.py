@@ -24,6 +24,19 @@ WIDGET = "application/vnd.jupyter.widget-view+json"
 KEPT = ("text/plain", "text/markdown", "application/papermill.record/text/plain")
 NUMBER = re.compile(r"(?<![\w.])[-+−]?(?:\d+\.\d*|\.\d+|\d+)(?:[eE][-+]?\d+)?(?![\w])|\d+")
 RTOL, ATOL = 1e-6, 1e-12
+TAGS = {"hide-input", "hide-cell", "remove-input"}  # what is hidden is executed and compared
+METADATA = {"tags", "nbval", "mystnb"}
+HEAD = {"kernelspec", "jupytext"}
+COMMENT = re.compile(r"#\s*(NBVAL_|PYTEST_VALIDATE_)\w*", re.IGNORECASE)
+LOOSEST = 1e-3
+# Pages with cells that are compared more loosely: how many, how loosely at most, and why.
+LOOSE = {
+    "beyond_edge_of_stability/bifurcations": (1, 0.15, "Lyapunov exponents of chaotic orbits"),
+    "beyond_edge_of_stability/more_figures": (2, 0.1, "statistics of chaotic orbits"),
+    "beyond_edge_of_stability/nonlinear": (6, 0.3, "training beyond the edge is chaotic"),
+    "beyond_edge_of_stability/who_oscillates": (1, 0.1, "a statistic of a chaotic orbit"),
+    "deep_linear_ufm/digits": (1, 0.03, "trained networks, printed with two digits"),
+}
 
 
 def pages(root: Path = ROOT) -> list[Path]:
@@ -53,6 +66,31 @@ def source_notebook(page: Path) -> NotebookNode:
     notebook.metadata = {"kernelspec": dict(notebook.metadata["kernelspec"], language="python")}
     notebook.nbformat, notebook.nbformat_minor = 4, 5
     return notebook
+
+
+def loosened(name: str, notebook: NotebookNode) -> list[str]:
+    """Where a page escapes comparison: what nbval would skip, or compare more loosely than listed.
+
+    >>> from nbformat.v4 import new_code_cell, new_notebook
+    >>> loosened("page", new_notebook(cells=[new_code_cell("# NBVAL_SKIP")]))
+    ['page, cell 1: # NBVAL_SKIP']
+    """
+    problems, loose = [], []
+    for number, cell in enumerate(notebook.cells, start=1):
+        tolerance = cell.metadata.get("nbval", {})
+        loose += [rtol for rtol in [tolerance.get("rtol", 0)] if not 0 <= rtol <= LOOSEST]
+        unknown = [
+            *sorted(set(cell.metadata) - METADATA),
+            *sorted(set(cell.metadata.get("tags", [])) - TAGS),
+            *sorted(set(tolerance) - {"rtol"}),
+            *sorted(set(cell.metadata.get("mystnb", {})) - {"figure", "image"}),
+            *(match[0] for match in COMMENT.finditer(cell.source)),
+        ]
+        problems += [f"{name}, cell {number}: {what}" for what in unknown]
+    count, most, _ = LOOSE.get(name, (0, 0.0, ""))
+    if (len(loose), max(loose, default=0.0)) != (count, most):
+        problems.append(f"{name}: tolerances {loose} are not those that reference.LOOSE explains")
+    return problems
 
 
 def compared(outputs: list[NotebookNode]) -> list[NotebookNode]:
