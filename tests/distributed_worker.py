@@ -18,6 +18,7 @@ from exacthessian.phantoms import phantom
 torch.set_num_threads(1)
 case, folder = sys.argv[1], Path(sys.argv[2])
 rank = int(os.environ.get("RANK", "0"))
+faulty = rank == (0 if case.endswith(" 0") else 1)
 size = 100_000 if case == "right" else 2_000
 p = phantom("outliers", size, seed=0, samples=1003)
 x, y = p.data
@@ -37,11 +38,11 @@ def rows(a, b):
 
 
 def misbehave(module, _):
-    """Rank 1 fails in the middle of its third product."""
+    """The faulty rank fails in the middle of its third product."""
     global products
     products += 1
-    if rank == 1 and products > 10:
-        if case == "killed":
+    if faulty and products > 10:
+        if "killed" in case:
             os.kill(os.getpid(), signal.SIGKILL)
         if case == "hangs":
             time.sleep(1000)
@@ -65,7 +66,20 @@ def work(operator):
     }
 
 
-if rank == 1:
+def doors():
+    """The addresses beyond loopback on which this process listens."""
+    links = [os.readlink(f"/proc/self/fd/{name}") for name in os.listdir("/proc/self/fd")[:-1]]
+    own = {link[8:-1] for link in links if link.startswith("socket:")}
+    tables = [Path("/proc/self/net", name).read_text().splitlines()[1:] for name in ("tcp", "tcp6")]
+    rows = [line.split() for table in tables for line in table]
+    listening = [row[1] for row in rows if row[3] == "0A" and row[9] in own]
+    assert listening  # gloo has doors
+    return [address for address in listening if not address.startswith("0100007F")]
+
+
+if faulty:
+    if case == "late":
+        time.sleep(1000)
     with torch.no_grad():
         if case == "other weights":
             p.model[1].weight[0, 0] += 1e-9
@@ -82,10 +96,12 @@ for matrix in ("hessian", "gauss_newton") if case == "right" else ("hessian",):
         rows,
         len(x),
         matrix=matrix,
-        timeout=6.0 if case == "hangs" else 60.0,
+        timeout=6.0 if case in ("hangs", "late") else 60.0,
         checkpoint=folder / "products" if case.startswith("checkpoint") else None,
     )
     if rank == 0:
         (folder / f"{matrix}.json").write_text(json.dumps(found))
     else:
         assert found is None
+if case == "listens":
+    (folder / f"doors {rank}").write_text(" ".join(doors()))

@@ -538,7 +538,7 @@ def test_ridge_is_one_number_per_layer() -> None:
         ({"bases": (np.eye(2),) * 3}, r"widths \(2, 3, 2\), got 2×2, 2×2, 2×2"),
         (
             {"bases": (np.eye(2), 2 * np.eye(3), np.eye(2))},
-            r"bases\[1\] must be orthogonal, but max\|QᵀQ − I\| = 3",
+            r"bases\[1\] must be orthogonal, got max\|QᵀQ − I\| = 3",
         ),
     ],
 )

@@ -57,10 +57,10 @@ def test_softmax_of_large_scores() -> None:
     ("changes", "message"),
     [
         ({"query": [1.0]}, "query and key must have one length"),
-        ({"inputs": []}, "inputs and targets must hold at least one sequence"),
-        ({"targets": [[1.0]]}, "inputs and targets must hold at least one sequence"),
-        ({"weights": [-1.0]}, "weights must be 1 numbers"),
-        ({"biases": [[1.0]]}, "biases must have shapes"),
+        ({"inputs": []}, "inputs must hold at least one array"),
+        ({"targets": [[1.0]]}, "inputs and targets must have the same lengths"),
+        ({"weights": [-1.0]}, "weights must be 1 numbers, one per sequence"),
+        ({"biases": [[1.0]]}, "biases must be \\(n,\\) or"),
     ],
 )
 def test_what_is_no_layer_is_refused(changes: dict[str, object], message: str) -> None:

@@ -586,10 +586,10 @@ Y = np.ones((4, 3))
             ValueError,
             r"weights\[1\] must have 2 columns to match weights\[0\] \(2×3\), got 2×4",
         ),
-        (([], S, Y), ValueError, "weights must hold at least one matrix, got none"),
-        ((3.0, S, Y), TypeError, "weights must be a sequence of matrices, got 3.0"),
-        (("ab", S, Y), TypeError, "weights must be a sequence of matrices, got 'ab'"),
-        ((True, S, Y), TypeError, "weights must be a sequence of matrices, got True"),
+        (([], S, Y), ValueError, "weights must hold at least one array, got none"),
+        ((3.0, S, Y), TypeError, "weights must be a sequence of arrays, got 3.0"),
+        (("ab", S, Y), TypeError, "weights must be a sequence of arrays, got 'ab'"),
+        ((True, S, Y), TypeError, "weights must be a sequence of arrays, got True"),
         ((W, S, Y), ValueError, r"weights\[0\] must have 2 axes, got shape \(3,\)"),
         (([W, np.ones((0, 2))], S, Y), ValueError, r"weights\[1\] must not be empty, got 0×2"),
         (([np.ones((2, 0))], S, Y), ValueError, r"weights\[0\] must not be empty, got 2×0"),
@@ -613,7 +613,7 @@ Y = np.ones((4, 3))
         (
             ([W, V], S + np.eye(3, k=1), Y),
             ValueError,
-            r"sigma_xx must be symmetric, but max\|Σ − Σᵀ\| = 1",
+            r"sigma_xx must be symmetric, but max\|A − Aᵀ\| = 1",
         ),
         (
             ([W, V], S + 1e-9 * np.eye(3, k=1), Y),

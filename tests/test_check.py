@@ -13,16 +13,17 @@ from exacthessian.claims import Check, Interval, Record
 from exacthessian.ledger import _digest, faults, ledger, to_json
 
 LEAVES = [s for name in claims.PAPERS for s in claims.paper(name).leaves if not s.form]
-RIGHT, OTHER, MEASURED, *_ = (s.id for s in LEAVES if not s.erratum)
-WRONG, SHAPELESS, *_ = (s.id for s in LEAVES if s.erratum)
+MEASURED = next(s.id for s in LEAVES if s.kind == "measured")
+RIGHT, OTHER, *_ = (s.id for s in LEAVES if s.kind == "equal" and not s.erratum)
+WRONG, SHAPELESS, *_ = (s.id for s in LEAVES if s.kind == "equal" and s.erratum)
 FIGURE = next(iter(claims.paper("depth-not-data").figures))
 SCHEMA = json.loads((ROOT / "book" / "web" / "ledger.schema.json").read_text(encoding="utf-8"))
 RECORDS = [
     Record(RIGHT, "holds", Check(1e-12, 1e-10, cases=4, truth="autograd.hessian", oracle=True)),
-    Record(OTHER, "holds", Check(0.0, 0.0)),
+    Record(OTHER, "holds", Check(0.0, 0.0, cases=1)),
     Record(MEASURED, "analogue agrees", interval=Interval(2, 1, 3, 8, 0.5), differs="smaller"),
-    Record(WRONG, "corrected", Check(0.5, 1e-10), Check(0.0, 1e-10)),
-    Record(SHAPELESS, "fails", Check(float("inf"), 0.0), note="one layer"),
+    Record(WRONG, "corrected", Check(0.5, 1e-10, cases=2), Check(0.0, 1e-10, cases=2)),
+    Record(SHAPELESS, "fails", Check(float("inf"), 0.0, cases=2), note="one layer"),
 ]
 MADE = {"page": "book/a.html", "source": "0" * 12, "commit": "0" * 12, "versions": {"numpy": "2"}}
 
@@ -89,6 +90,13 @@ FORGERIES = {
     "an error": lambda t: row(t, WRONG)["printed"].update(error=0.0),
     "an error on its side of the tolerance": lambda t: row(t, RIGHT)["printed"].update(error=2e-12),
     "a tolerance": lambda t: row(t, WRONG)["printed"].update(tol=0.9),
+    "a tolerance and its verdict": lambda t: (
+        row(t, WRONG)["printed"].update(tol=0.9),
+        row(t, WRONG).update(verdict="holds", corrected=None),
+    ),
+    "too few seeds": lambda t: row(t, MEASURED)["interval"].update(seeds=3),
+    "an error that is no number": lambda t: row(t, RIGHT)["printed"].update(error="NaN"),
+    "no cases": lambda t: row(t, RIGHT)["printed"].update(cases=0),
     "a verdict": lambda t: row(t, WRONG).update(verdict="holds"),
     "an interval": lambda t: row(t, MEASURED)["interval"].update(low=0.1),
     "an error and its verdict": lambda t: (
@@ -144,7 +152,7 @@ def test_a_changed_function_makes_a_record_old():
     assert faults(now) == []
     old = Record(subject.id, "holds", replace(made, source="0" * 12))
     assert "has changed since the cell ran" in faults(ledger([{"claim": asdict(old), **shown}]))[0]
-    plain = Record(subject.id, "holds", Check(0.0, 1e-10))
+    plain = Record(subject.id, "holds", Check(0.0, 1e-10, cases=1))
     found = faults(ledger([{"claim": asdict(plain), **shown}]))
     assert f"it must be decided by {subject.form}" in found[0]
 

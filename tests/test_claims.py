@@ -6,9 +6,10 @@ from dataclasses import asdict
 import numpy as np
 import pytest
 
-from exacthessian import Spectrum, claims, live
-from exacthessian.claims import Check, ClaimError, Record, claim, gap
+from exacthessian import LinearChain, Spectrum, claims, live
+from exacthessian.claims import Check, ClaimError, Interval, Record, claim, gap
 from exacthessian.ledger import faults, ledger
+from exacthessian.papers import depth_not_data
 from verdict_box import box, markdown_html, records_in
 
 SQUARES = [1, 2, 3]
@@ -18,6 +19,8 @@ ROW = {
     "statement": "The square of *n* is $n^2$.",
     "hypotheses": ["n > 0"],
     "uses": [],
+    "kind": "number",
+    "loosest": 0.1,
 }
 FIELDS = {"printed": "It is $n$.", "corrected": "It is $n^2$.", "reason": "By definition."}
 TOY = {
@@ -31,12 +34,14 @@ TOY = {
         ROW,
         {**ROW, "id": "lemma-2", "erratum": FIELDS},
         {**ROW, "id": "theorem-3", "parts": {"a": "first", "b": "second", "c": "third"}},
+        {**ROW, "id": "statement-seeds", "kind": "measured"},
+        {**ROW, "id": "statement-open", "kind": "open"},
+        {**ROW, "id": "equation-4", "kind": "equal", "loosest": 1e-9},
     ],
     "figure": [{"id": "figure-1", "place": "Figure 1", "statement": "A parabola."}],
 }
-LEMMA, WRONG, WHOLE, FIGURE = (
-    f"toy/{name}" for name in ("lemma-1", "lemma-2", "theorem-3", "figure-1")
-)
+LEMMA, WRONG, WHOLE, SEEDS, OPEN, EQUATION = (f"toy/{row['id']}" for row in TOY["claim"])
+FIGURE = "toy/figure-1"
 
 
 @pytest.fixture(autouse=True)
@@ -49,6 +54,7 @@ def toy_paper(monkeypatch):
     monkeypatch.setattr(claims, "_raw", lambda name: TOY if name == "toy" else real(name))
     for module in ("claims", "ledger"):
         monkeypatch.setattr(f"exacthessian.{module}.REGISTRIES", names)
+    monkeypatch.setattr(claims, "_AS_WRITTEN", [])  # these patches are meant
     yield
     for cached in (claims.paper, claims._ids):
         cached.cache_clear()
@@ -182,7 +188,7 @@ def test_an_exception_must_be_one():
     ],
 )
 def test_an_experiment_says_undecided_when_its_interval_does(effects, verdict):
-    with claim(LEMMA, show=False) as c:
+    with claim(SEEDS, show=False) as c:
         c.measured(effects, above=0.0, differs="a net of 7,584 weights")
     assert c.verdict == verdict
     interval = c.record.interval
@@ -193,7 +199,7 @@ def test_the_interval_is_students():
     from scipy.stats import t
 
     effects = np.array([1.0, 2.0, 4.0, 8.0, 3.0, 2.0, 5.0, 1.0])
-    with claim(LEMMA, show=False) as c:
+    with claim(SEEDS, show=False) as c:
         c.measured(effects, above=0.0, differs="smaller")
     expected = t.interval(0.95, 7, effects.mean(), effects.std(ddof=1) / np.sqrt(8))
     assert np.allclose((c.record.interval.low, c.record.interval.high), expected, rtol=1e-12)
@@ -218,15 +224,18 @@ def test_an_analogue_never_fails():
             lambda c: (c.printed(error=0.0, tol=1e-10), c.corrected(error=0.0, tol=1e-10)),
             "needs a printed form that fails",
         ),
-        (lambda c: c.printed(error=0.0, tol=0.1, size=0.05), "tolerance must be below the size"),
-        (lambda c: c.printed(error=0.0, tol=1.0), "tolerance must be below the size"),
-        (lambda c: c.printed(error=0.0, tol=-1.0), "tolerance must be below the size"),
-        (lambda c: c.printed(error=0.0, tol=math.nan), "tolerance must be below the size"),
-        (lambda c: c.printed(error=0.0), "tolerance must be below the size"),
-        (lambda c: c.printed(error=math.nan, tol=1e-3), "error must be at least 0"),
-        (lambda c: c.printed(error=-1e-3, tol=1e-3), "error must be at least 0"),
+        (lambda c: c.printed(error=0.0, tol=0.11), "allows tolerances up to 0.1, got 0.11"),
+        (lambda c: c.printed(error=0.0, tol=-1.0), "allows tolerances up to 0.1, got -1.0"),
+        (lambda c: c.printed(error=0.0, tol=math.nan), "allows tolerances up to 0.1, got nan"),
+        (lambda c: c.printed(error=0.0), "printed needs a tolerance"),
+        (lambda c: c.printed(error=0.05, tol=0.01), "an error of 0.05 refutes nothing, 0.1 is"),
+        (lambda c: c.printed(error=math.nan, tol=1e-3), "an error must be at least 0"),
+        (lambda c: c.printed(error=-1e-3, tol=1e-3), "an error must be at least 0"),
         (lambda c: c.printed(tol=1e-3), "needs a form, the truth and cases"),
-        (lambda c: c.printed(square, square, [], tol=0), "needs at least one case"),
+        (lambda c: c.printed(square, square, [], tol=0), "printed needs cases, each of them once"),
+        (lambda c: c.printed(square, lambda n: n**2, [2, 3, 2], tol=0), "each of them once"),
+        (lambda c: c.printed(square, square, SQUARES, tol=0), "the truth must not be computed by"),
+        (lambda c: c.measured([1.0] * 8, above=0.0, differs="x"), "and kind 'measured' need each"),
         (lambda c: c.measured([1.0] * 7, above=0.0, differs="x"), "at least 8 finite numbers"),
         (lambda c: c.measured([1.0, math.nan] * 4, above=0.0, differs="x"), "at least 8 finite"),
         (lambda c: None, "the printed form was not checked"),
@@ -256,6 +265,49 @@ def test_a_claim_with_a_numbered_function_is_decided_by_it():
     other.printed(lambda a, b: 0.25, lambda a, b: 0.25, pairs, tol=1e-12)
     with pytest.raises(ClaimError, match=r"must be decided by spectrum\.Spectrum\.distance"):
         _ = other.record
+
+
+def theorem_3_5(setting):
+    return depth_not_data.theorem_3_5(setting)
+
+
+def test_a_function_of_the_same_name_is_not_the_numbered_one(monkeypatch):
+    path = "papers.depth_not_data.theorem_3_5"
+    assert claims._calls(depth_not_data.theorem_3_5, path)
+    assert claims._calls(lambda s: theorem_3_5(s), path)
+    assert claims._calls(lambda s: depth_not_data.theorem_3_5(s).top, path)
+    monkeypatch.setitem(globals(), "theorem_3_5", lambda setting: 0)
+    assert not claims._calls(lambda s: theorem_3_5(s), path)
+    monkeypatch.setattr(depth_not_data, "theorem_3_5", theorem_3_5)
+    with pytest.raises(ClaimError, match="is not the function of the package"):
+        claims._calls(square, path)
+
+
+def test_the_truth_must_not_call_the_numbered_function():
+    path = "papers.depth_not_data.theorem_3_5"
+    referee = claims.Referee(claims.Claim("toy/lemma-1", "", "", form=path))
+    form = depth_not_data.theorem_3_5
+    for truth in (form, lambda s: form(s), lambda s: depth_not_data.theorem_3_5(s)):
+        with pytest.raises(ClaimError, match="the truth must not be computed by the form"):
+            referee.printed(lambda s: form(s), truth, [1], tol=0)
+
+
+@pytest.mark.parametrize("gaps", [[math.nan], [0.0, math.nan], [math.nan, 0.0]])
+def test_a_gap_that_is_no_number_is_never_within_a_tolerance(monkeypatch, gaps):
+    answers = iter(gaps)
+    monkeypatch.setattr(claims, "gap", lambda found, true: next(answers))
+    with pytest.raises(ClaimError, match="an error must be"), claim(LEMMA, show=False) as c:
+        c.printed(square, lambda n: n**2, SQUARES[: len(gaps)], tol=0.1)
+
+
+def test_equal_cases_are_found_whatever_they_are_made_of():
+    a, b = (LinearChain([[[3.0]], [[5.0]]], [[2.0]], [[y]]) for y in (7.0, 8.0))
+    same = LinearChain([[[3.0]], [[5.0]]], [[2.0]], [[7.0]])
+    assert claims._key(a) == claims._key(same) != claims._key(b)
+    assert claims._key((1, [np.ones(2)])) == claims._key((1, [np.ones(2)]))
+    assert claims._key(np.ones((1, 2))) != claims._key(np.ones((2, 1)))
+    one, other = {}, {}
+    assert claims._key(one) != claims._key(other)
 
 
 def test_an_error_inside_the_block_is_not_swallowed():
@@ -352,6 +404,11 @@ def test_the_errata_are_sentences_about_single_claims(name):
         ({"form": "lemma_99"}, "row lemma-1: form 'lemma_99' is no function of the package"),
         ({"form": "spectrum.Spectrum"}, "is no function of the package"),
         ({"parts": {"a": "..."}, "errata": {"b": FIELDS}}, "errata must name parts of the claim"),
+        ({"parts": {"a": "..."}, "kind": {"b": "count"}}, "kind must name parts of the claim"),
+        ({"kind": "proved"}, "kind 'proved' with loosest 0.1 is no check"),
+        ({"loosest": 1.0}, "kind 'number' with loosest 1.0 is no check"),
+        ({"loosest": -1e-9}, "is no check"),
+        ({"kind": "count"}, "kind 'count' with loosest 0.0 is no check"),
         (
             {"parts": {"a": {"hypotheses": ["x > 0"]}}},
             r"row lemma-1\.a: .*missing 1 required positional argument: .statement.",
@@ -365,7 +422,7 @@ def test_a_malformed_row_is_named(change, problem):
         claims._claims_of("toy", {**ROW, **change})
 
 
-@pytest.mark.parametrize("key", ROW)
+@pytest.mark.parametrize("key", [key for key in ROW if key not in ("kind", "loosest")])
 def test_a_row_must_be_complete(key):
     row = {name: value for name, value in ROW.items() if name != key}
     with pytest.raises(ValueError, match=f"missing .*{key}"):
@@ -381,6 +438,10 @@ def test_a_part_inherits_what_it_does_not_say():
     assert whole.parts == (a.id, b.id) == ("toy/lemma-1.a", "toy/lemma-1.b")
     assert (a.hypotheses, a.uses) == (("n > 0",), ())
     assert (b.hypotheses, b.uses) == (("y > 0",), (LEMMA,))
+    assert (a.kind, a.loosest, b.kind, b.loosest) == ("number", 0.1, "number", 0.1)
+    own = {"parts": parts, "kind": {"a": "count"}, "loosest": {"b": 1e-3}}
+    _, a, b = claims._claims_of("toy", ROW | own)
+    assert (a.kind, a.loosest, b.kind, b.loosest) == ("count", 0.0, "equal", 1e-3)
 
 
 def test_a_path_leads_to_one_function():
@@ -438,9 +499,32 @@ FAILING = Check(5.0, 1e-10)
     [
         (entry(), None),
         (entry("analogue agrees", differs="smaller"), None),
-        (entry("not attempted", printed=None, note="too large"), None),
+        (entry("not attempted", OPEN, printed=None, note="too large"), None),
+        (entry("not attempted", printed=None, note="too large"), "the printed form was not"),
+        (entry("holds", OPEN), "kind 'open' expects a reason"),
+        (entry("holds", SEEDS), "kind 'measured' expects an effect over seeds"),
+        (entry("holds", EQUATION), "kind 'equal' expects a function and the truth"),
+        (entry("holds", EQUATION, printed=Check(0.0, 1e-9, cases=3)), None),
+        (entry("holds", EQUATION, printed=Check(0.0, 1e-8, cases=3)), "allows tolerances up to"),
+        (entry("holds", printed=Check(0.4, 0.5)), "allows tolerances up to 0.1, got 0.5"),
+        (entry("holds", printed=Check(5.0, 1e6)), "allows tolerances up to 0.1, got 1000000.0"),
+        (entry("holds", printed=Check(math.nan, 1e-3)), "an error must be at least 0, got nan"),
+        (entry("holds", printed=Check(-1.0, 1e-3)), "an error must be at least 0, got -1.0"),
+        (entry("fails", WRONG, printed=Check(1e-3, 1e-10), note="x"), "refutes nothing"),
+        (
+            entry("analogue agrees", SEEDS, printed=None, interval=Interval(2, 1, 3, 7, 0)),
+            "no interval over at least 8 seeds",
+        ),
+        (
+            entry("analogue agrees", SEEDS, printed=None, interval=Interval(2, 3, 3, 8, 0)),
+            "no interval over at least 8 seeds",
+        ),
         (entry("holds", printed=FAILING, note="x"), "says 'holds', but its numbers say 'fails'"),
         (entry("holds", printed=FAILING), "the printed form fails"),
+        (
+            entry("analogue agrees", interval=Interval(2, 1, 3, 8, 0)),
+            "kind 'measured' need each other",
+        ),
         (entry("fails", differs="smaller"), "its numbers say 'analogue agrees'"),
         (entry("corrected", printed=FAILING, corrected=FAILING), "the corrected form fails too"),
         (entry("fails", printed=FAILING, note="x"), "the registry has no erratum"),
@@ -472,7 +556,7 @@ def test_only_a_claim_without_parts_has_a_record(id, problem):
 
 
 def test_a_proof_that_leans_on_something_wrong_says_so(monkeypatch):
-    lemma, wrong, whole = claims._claims_of("toy", ROW)[0], *TOY["claim"][1:]
+    lemma, wrong, whole = claims._claims_of("toy", ROW)[0], *TOY["claim"][1:3]
     chain = [
         {**ROW, "id": "lemma-1", "uses": ["lemma-2"]},
         {**wrong, "uses": []},
@@ -531,7 +615,7 @@ def test_nothing_in_a_record_becomes_markup(monkeypatch):
     with claim(WRONG) as c:
         c.printed(lambda case: 1, lambda case: 2, [evil], tol=0, unit=evil)
         c.counterexample(evil)
-    claims.not_attempted(LEMMA, evil)
+    claims.not_attempted(OPEN, evil)
     with claims.figure(FIGURE, "analogue", evil):
         pass
     assert len(shown) == 3

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from exacthessian.autograd import classifier
+from exacthessian.studies import classifier
 
 RNG = np.random.default_rng(0)
 X = RNG.standard_normal((12, 16))

@@ -1,15 +1,21 @@
 """The numbered forms of "Cracking the Hessian" against autograd, and the studies of the chapter."""
 
+import ast
+import sys
+
 import numpy as np
 import pytest
 import torch
 
+from conftest import ROOT
 from exacthessian import LinearChain, Spectrum, autograd
 from exacthessian.attention import Head, ScalarAttention
 from exacthessian.papers import cracking_the_hessian as cth
 from exacthessian.scalar import ReluNetwork, TwoLayer
 from exacthessian.studies import cracking_the_hessian as studies
-from exacthessian.studies import kept
+
+sys.path.append(str(ROOT / "benchmarks"))
+import kept_studies as long
 
 
 def linear(seed: int, m: int = 4) -> TwoLayer:
@@ -116,19 +122,18 @@ def test_attention_without_slope() -> None:
     assert sorted(cth.remark_b_3(head)) == pytest.approx(sorted(head.outliers()[[0, 1]]), abs=1e-9)
 
 
-@pytest.mark.parametrize("name", studies.STUDIES)
+@pytest.mark.parametrize("name", long.STUDIES)
 def test_kept_numbers_are_those_of_the_present_code(name: str) -> None:
-    """If this fails: python -m exacthessian.studies.kept cracking_the_hessian NAME."""
-    study, settings = studies.STUDIES[name]
-    row = kept._rows(studies)[name]
-    assert row["settings"] == settings
-    assert row["key"] == kept.key(study, settings)
+    """If this fails: python benchmarks/kept_studies.py NAME."""
+    study, settings = long.STUDIES[name]
+    assert studies.kept(name, "settings") == settings
+    assert studies.kept(name, "key") == long.key(study, settings)
 
 
 def test_a_study_with_other_settings_runs() -> None:
-    found = studies.pairs(inputs=[2], seeds=[0], models=1, draws=5)
+    found = long.pairs(inputs=[2], seeds=[0], models=1, draws=5)
     assert all(len(rows) == 1 for rows in found.values())
-    study, settings = studies.STUDIES["white_norms"]
+    study, settings = long.STUDIES["white_norms"]
     change = {"schemes": ["SP"], "sizes": [2], "seeds": [0], "networks": 4, "steps": 60}
     small = study(**settings | change)
     assert small["SP 2"][0]["residual"] < 1e-6
@@ -136,7 +141,7 @@ def test_a_study_with_other_settings_runs() -> None:
 
 def test_a_change_of_code_makes_a_new_key_and_a_comment_does_not() -> None:
     one, other, same = (
-        kept.ast.dump(kept._tree(source))
+        ast.dump(long._tree(source))
         for source in (
             "def f(x):\n    return x",
             "def f(x):\n    return 2 * x",
@@ -147,9 +152,9 @@ def test_a_change_of_code_makes_a_new_key_and_a_comment_does_not() -> None:
 
 
 def test_a_key_knows_what_a_study_calls(monkeypatch: pytest.MonkeyPatch) -> None:
-    before = {name: kept.key(*study) for name, study in studies.STUDIES.items()}
+    before = {name: long.key(*study) for name, study in long.STUDIES.items()}
     monkeypatch.setattr(studies, "REFRESH", 21)
-    after = {name: kept.key(*study) for name, study in studies.STUDIES.items()}
+    after = {name: long.key(*study) for name, study in long.STUDIES.items()}
     changed = {name for name in before if before[name] != after[name]}
     assert {"norms", "wide_norms", "widest_norms", "white_norms", "products"} <= changed
     assert not {"pairs", "relu_norms"} & changed
@@ -161,13 +166,11 @@ def test_descents_of_stacks_reach_their_minima() -> None:
     target = np.array([[1.0, 0.2], [0.0, 0.5]])
     first, second = studies.descend(layers, np.eye(2), target, studies.rates("muP", (2, 9, 2)), 600)
     assert second @ first == pytest.approx(np.broadcast_to(target, (3, 2, 2)), abs=1e-6)
-    x, y, masses = np.array([[1.0, -1.0]]), np.array([[1.0, 0.5]]), np.array([0.5, 0.5])
-    layers = studies.relu_descend(
-        studies.start("NTP", (1, 30, 1), 3, rng), x, y, masses, [1, 1], 2000
-    )
-    law = studies.relu_sharpness_law(layers, x, masses)
+    x, y = np.array([[1.0, -1.0]]), np.array([[1.0, 0.5]])
+    layers = long.relu_descend(studies.start("NTP", (1, 30, 1), 3, rng), x, y, [1, 1], 2000)
+    law = long.relu_sharpness_law(layers, x)
     for i in range(3):
-        values = studies.relu_eigenvalues(x, y, [layer[i] for layer in layers])
+        values = long.relu_eigenvalues(x, y, [layer[i] for layer in layers])
         assert law[i] == pytest.approx(values[-1], rel=1e-3)
 
 

@@ -149,7 +149,7 @@ def test_literal_start_meets_the_assumptions_and_may_leak() -> None:
         end = first.after(0.1, 50)
         law = dnd.lemma_3_4(setting, lam, 0.1, 50)
         np.testing.assert_allclose(end.diagonals()[:, :2], law[:, :2], atol=1e-12)
-        layers = end.layers()
+        layers = [layer.copy() for layer in end.layers()]
         for layer in layers:
             np.fill_diagonal(layer, 0.0)
         assert (max(np.linalg.norm(layer) for layer in layers) > 1e-6) == leaks
@@ -284,12 +284,12 @@ def test_eigenvalues_follow_the_curvatures(case: Case) -> None:
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: Setting.whitened((3, 4), 1), "depth L ≥ 2.*depth 1"),
+        (lambda: Setting.whitened((3, 4), 1), "depth L ≥ 2, got \\(3, 4\\)"),
         (lambda: Setting.whitened((0, 3, 3), 1), "widths must be at least 1, got 0"),
-        (lambda: Setting.whitened((3, 2, 3), 1), "hidden width at least d\\* = 3"),
+        (lambda: Setting.whitened((3, 2, 3), 1), "widths must be at least d\\* = 3"),
         (lambda: Setting.whitened((3, 3, 2), 3), "rank must be at most d\\* = 2.*got 3"),
         (lambda: Setting.whitened((3, 3, 2), 0), "rank must be at least 1, got 0"),
-        (lambda: Setting((3, 3, 2), 2, 1), "data_rank must lie between.*2 and d_0 = 3, got 1"),
+        (lambda: Setting((3, 3, 2), 2, 1), "data_rank must lie between.*d_0 = 3, got 1"),
         (lambda: Setting((3, 3, 2), 2, 4), "data_rank must lie between.*got 4"),
     ],
 )

@@ -3,6 +3,7 @@
 import doctest
 import json
 import os
+import re
 import socket
 import subprocess
 import sys
@@ -13,6 +14,7 @@ import numpy as np
 import pytest
 import torch
 
+from conftest import ROOT
 from exacthessian import top_eigenvalues
 from exacthessian.autograd import distributed, gauss_newton_operator, hessian_operator
 from exacthessian.autograd.distributed import run_sharded
@@ -71,6 +73,7 @@ def test_the_bits_do_not_depend_on_the_number_of_processes(tmp_path):
         ("raises", "rank 1 failed: ArithmeticError: planted"),
         ("driver raises", "rank 0 failed: its own message says why"),
         ("hangs", "rank 1 died, or did not answer in time"),
+        ("late", "rank 1 did not come within 6 seconds"),
         ("killed", "rank      : 1 (local_rank: 1)"),  # in torchrun's own words
     ],
 )
@@ -82,14 +85,15 @@ def test_a_fault_ends_the_run_on_every_rank_and_names_the_rank(tmp_path, case, s
     assert seconds < 90
 
 
-def test_without_a_launcher_the_survivors_name_the_dead(tmp_path):
+def by_hand(case, folder):
+    """The exit codes and messages of two ranks without a launcher."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     address = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "WORLD_SIZE": "2"}
     ranks = [
         subprocess.Popen(
-            [sys.executable, str(WORKER), "killed", str(tmp_path)],
+            [sys.executable, str(WORKER), case, str(folder)],
             env=ENVIRONMENT | address | {"RANK": str(rank)},
             stderr=subprocess.PIPE,
             text=True,
@@ -97,9 +101,69 @@ def test_without_a_launcher_the_survivors_name_the_dead(tmp_path):
         for rank in range(2)
     ]
     said = [rank.communicate(timeout=120)[1] for rank in ranks]
-    assert ranks[1].returncode == -9
-    assert ranks[0].returncode == 1
-    assert "RankError: rank 1 died, or did not answer in time" in said[0]
+    return [rank.returncode for rank in ranks], said
+
+
+@pytest.mark.parametrize("dead", [0, 1])
+def test_without_a_launcher_the_survivors_name_the_dead(tmp_path, dead):
+    """Rank 0 also holds the store, over which ranks say that they live."""
+    codes, said = by_hand("killed 0" if dead == 0 else "killed", tmp_path)
+    assert codes[dead] == -9
+    assert codes[1 - dead] == 1
+    assert f"RankError: rank {dead} died, or did not answer in time" in said[1 - dead]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads the sockets of a process from /proc")
+def test_nothing_listens_beyond_the_loopback_interface(tmp_path):
+    codes, said = by_hand("listens", tmp_path)
+    assert codes == [0, 0], said
+    assert [(tmp_path / f"doors {rank}").read_text() for rank in range(2)] == ["", ""]
+
+
+def test_a_killed_run_of_two_processes_is_resumed_by_one(tmp_path):
+    killed, whole = tmp_path / "killed", tmp_path / "whole"
+    killed.mkdir()
+    whole.mkdir()
+    assert launch("checkpoint killed", killed, world=2)[0] != 0
+    assert [path.name for path in killed.iterdir()] == ["products"]
+    for folder in (killed, whole):
+        command = [sys.executable, str(WORKER), "checkpoint", str(folder)]
+        subprocess.run(command, env=ENVIRONMENT, check=True, timeout=240)
+    assert (killed / "hessian.json").read_text() == (whole / "hessian.json").read_text()
+    assert (killed / "products").read_bytes() == (whole / "products").read_bytes()
+
+
+def test_the_spectrum_study_has_the_same_bits_in_two_processes():
+    study = [str(ROOT / "benchmarks" / "spectrum_study.py")]
+    tiny = "--width 4 --blocks 1 --context 6 --training 5 --windows 9 --shards 4 --top 3 --steps 6"
+    study += tiny.split()
+    launcher = ["-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2"]
+    said = [
+        subprocess.run(
+            [sys.executable, *prefix, *study],
+            env=ENVIRONMENT,
+            check=True,
+            capture_output=True,
+            text=True,
+            timeout=240,
+        )
+        for prefix in ([], launcher)
+    ]
+    found = [re.search(r"bits: (\w{64})", done.stdout)[1] for done in said]
+    assert found[0] == found[1]
+    for done in said:
+        assert "expected bytes of traffic per product:" in done.stdout
+        assert re.search(r"\d+ products, .* × the expected", done.stdout)
+        assert "product/s]" in done.stderr  # the progress bar
+
+
+def test_the_spectrum_study_refuses_too_many_shards():
+    study = [sys.executable, str(ROOT / "benchmarks" / "spectrum_study.py"), "--windows", "5"]
+    done = subprocess.run(
+        study, env=ENVIRONMENT, check=False, capture_output=True, text=True, timeout=240
+    )
+    assert done.returncode == 1
+    assert "at most the 5 windows, got 8" in done.stderr
 
 
 def test_sharded_parameters_have_an_exact_product_and_a_wrong_one_next_to_it(tmp_path):
@@ -136,7 +200,10 @@ def test_any_number_of_shards_is_the_oracle(p, shards):
 
     for matrix, exact in (
         ("hessian", hessian_operator(lambda w: p.loss(outputs(w, x), y), weights)),
-        ("gauss_newton", gauss_newton_operator(outputs, p.loss, weights, x, y)),
+        (
+            "gauss_newton",
+            gauss_newton_operator(lambda w: outputs(w, x), lambda z: p.loss(z, y), weights),
+        ),
     ):
         found = run(p, lambda H: H @ v, matrix=matrix, shards=shards)
         np.testing.assert_allclose(found, exact @ v, atol=1e-12 * p.spectrum.norm)

@@ -4,16 +4,14 @@ import base64
 import json
 import re
 from html import escape
-from io import BytesIO
 
-import pytest
 from nbformat.v4 import new_code_cell, new_notebook, new_output
-from PIL import Image
 
 import build
 import gallery
 from conftest import ROOT
 from exacthessian import claims
+from pictures import Picture
 
 HEAD = (ROOT / "tests" / "broken_book" / "sound.md").read_text().split("\n# ")[0]
 CHAPTER = f"""{HEAD}
@@ -27,6 +25,7 @@ mystnb:
 ---
 import matplotlib.pyplot as plt
 
+from exacthessian import figures
 from exacthessian.claims import figure
 
 with figure("depth-not-data/figure-1", status="as stated"):
@@ -45,10 +44,8 @@ with figure("depth-not-data/figure-3", "not possible here", "needs a telescope")
 """
 
 
-def png(width=600, height=300, colour="white"):
-    file = BytesIO()
-    Image.new("RGB", (width, height), colour).save(file, "PNG")
-    return file.getvalue()
+def svg(colour="white"):
+    return f'<svg width="360pt" height="180pt"><path fill="{colour}"/></svg>'
 
 
 def record(id, status="as stated"):
@@ -59,7 +56,7 @@ def record(id, status="as stated"):
 
 
 def image(colour):
-    return {"image/png": base64.b64encode(png(colour=colour)).decode()}
+    return {"image/svg+xml": svg(colour)}
 
 
 def cell(*outputs, alt="A picture of something"):
@@ -86,34 +83,24 @@ def test_a_figure_gets_the_picture_of_its_cell_or_the_next_one():
         "first": "One for two",
         "second": "One for two",
     }
-    assert found["own"].png == png(colour="green")
+    assert found["own"].name == Picture(svg("green")).name
 
 
-def test_a_slider_counts_as_a_picture():
-    frame = base64.b64encode(png()).decode()
-    html = '<img class="eh-frame" alt="Depth 2 &amp; more" src="data:image/png;base64,{}">'
-    state = {
-        "box": {"state": {"children": ["IPY_MODEL_control", "IPY_MODEL_stack"]}},
-        "control": {"state": {"value": None}},
-        "stack": {"state": {"children": ["IPY_MODEL_one", "IPY_MODEL_two"]}},
-        "one": {"state": {"value": html.format(frame)}},
-        "two": {"state": {"value": html.format("later")}},
-    }
-    notebook = new_notebook(
-        cells=[cell(record("moving"), {gallery.WIDGET: {"model_id": "box"}})],
-        metadata={"widgets": {gallery.WIDGET_STATE: {"state": state}}},
-    )
+def test_a_flip_book_counts_as_a_picture():
+    frame = base64.b64encode(svg().encode()).decode()
+    image = '<img alt="Depth 2 &amp; more" src="data:image/svg+xml;base64,{}">'
+    html = f"<figure>{image.format(frame)}{image.format('later')}</figure>"
+    notebook = new_notebook(cells=[cell(record("moving"), {"text/html": html})])
     found = gallery.pictures_of_figures(notebook)
-    assert found == {"moving": gallery.Picture(png(), "Depth 2 & more")}
+    assert found == {"moving": gallery.Thumbnail.of(svg(), "Depth 2 & more")}
 
 
-@pytest.mark.parametrize(("size", "expected"), [((600, 300), (240, 120)), ((100, 300), (100, 300))])
-def test_a_thumbnail_is_small(size, expected):
-    small = gallery.thumbnail(gallery.Picture(png(*size), "Nothing to see"))
-    assert small.size == expected == Image.open(BytesIO(small.png)).size
-    assert small.alt == "Nothing to see"
-    same = gallery.thumbnail(gallery.Picture(png(*size), "The same in other words"))
-    assert same.name == small.name
+def test_a_thumbnail_is_small():
+    small = gallery.Thumbnail.of(svg(), "Nothing <to> see")
+    assert small.size == (480, 240)
+    html = small.html("../", small.alt)
+    assert 'width="240" height="120"' in html
+    assert 'alt="Nothing &lt;to&gt; see"' in html
 
 
 def test_run_times_are_readable():
@@ -136,12 +123,13 @@ def test_the_gallery_shows_what_the_cells_made(scratch_book):
     assert 'alt="A straight line that rises from left to right."' in rows[0]
     assert 'href="../book/chapter.html#claim-depth-not-data-figure-1"' in rows[0]
     assert "Run time here:" in rows[0]
-    thumbnail = re.search(r'src="\.\./(_images/thumb-\w+\.png)"', rows[0])[1]
-    assert Image.open(BytesIO((site / thumbnail).read_bytes())).width == gallery.WIDTH
+    for ending in ("", "-dark"):
+        thumbnail = re.search(rf'src="\.\./(_images/\w+{ending}\.svg)"', rows[0])[1]
+        assert (site / thumbnail).exists()
 
     assert "No picture: smaller &lt;data&gt;" in rows[1]
     assert "No picture: needs a telescope" in rows[2]
     assert "Run time here" not in rows[2]
     assert "No picture: no cell has made it" in rows[3]
-    assert page.count('<img class="eh-thumb"') == 1
+    assert page.count('<img class="eh-thumb eh-light') == 1
     assert 'aria-label="Filter the table below"' in page

@@ -111,9 +111,9 @@ def test_balanced():
     assert np.allclose(np.corrcoef(x[15], first)[0, 1], 1)
     scale = np.ptp(x[15]) / np.ptp(first)
     assert np.allclose(rest - rest[0], scale * (_others(digits) - _others(digits)[0]))
-    with pytest.raises(ValueError, match="at most 1, the smallest class, got 2"):
+    with pytest.raises(ValueError, match="from 1 to 1, the smallest class, got 2"):
         balanced([[0.0], [1.0], [2.0]], [0, 1, 0], per_class=2)
-    with pytest.raises(ValueError, match="per_class must be at least 1"):
+    with pytest.raises(ValueError, match="per_class must be from 1 to 1"):
         balanced([[1.0], [1.0]], [0, 1], per_class=0)
 
 

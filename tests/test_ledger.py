@@ -15,7 +15,9 @@ from exacthessian.ledger import faults
 
 HEAD = (ROOT / "tests" / "broken_book" / "sound.md").read_text().split("\n# ")[0]
 LEAVES = [s for name in claims.PAPERS for s in claims.paper(name).leaves if not s.form]
-RIGHT, OTHER, *_ = (s for s in LEAVES if not s.erratum)
+PLAIN = next(s for s in LEAVES if s.kind == "number" and not s.erratum)
+LEAVES = [s for s in LEAVES if s.kind == "equal" and s.loosest < 1e-3]
+RIGHT, OTHER, *REST = (s for s in LEAVES if not s.erratum)
 WRONG, UNPROVED, *_ = (s for s in LEAVES if s.erratum and s.erratum.proof)
 LEDGER = "# Ledger\n\n```{ledger-counts}\n```\n\n```{errata}\n```\n\n```{ledger}\n```\n"
 PAPER = "# A paper\n\n```{{claim-graph}} {0}\n```\n\n```{{claims}} {0}\n```\n"
@@ -32,7 +34,7 @@ PAGE = """
 from exacthessian.claims import claim, figure
 
 with claim("{id}") as c:
-    c.printed(error={error}, tol=1e-10, unit="of the whole")
+    c.printed(lambda x: x + {error}, lambda x: x, [1.0], tol=1e-10, unit="of the whole")
     c.counterexample("none needed when it holds")
 with figure("{paper}/figure-{figure}", status="as stated"):
     pass
@@ -73,7 +75,7 @@ def test_the_ledger_shows_what_the_cells_computed(scratch_book):
     data = json.loads((site / "ledger.json").read_text())
     rows = {row["id"]: row for row in data["claims"]}
     assert (rows[RIGHT.id]["verdict"], rows[WRONG.id]["verdict"]) == ("holds", "fails")
-    assert rows[RIGHT.id]["printed"]["error"] == 1e-15
+    assert 0 < rows[RIGHT.id]["printed"]["error"] < 1e-14
     assert rows[RIGHT.id]["versions"]["numpy"]
     assert rows[RIGHT.id]["cell"] == f"book/chapter/inner.html#{RIGHT.anchor}"
     assert len(data["figures"]) == sum(len(claims.paper(n).figures) for n in claims.PAPERS)
@@ -145,6 +147,7 @@ def check_what_others_show(site, paper):
     assert f"{leaves}: " in "".join(svg.itertext())
 
 
+CHECK = "c.printed(lambda x: x + 0.4, lambda x: x, [1.0], tol=1e-10)"
 FORGERIES = {
     "imitated_box": (
         "from IPython.display import HTML\n"
@@ -162,22 +165,47 @@ FORGERIES = {
         "display({'text/html': f'<i data-' f'record=\"{data}\">x</i>'}, raw=True)",
         "a record that no claim of the package has made",
     ),
-    "patched_verdict": (
+    "patched_decision": (
         "from exacthessian import claims\n"
-        "claims.decide = lambda record, form: 'holds'\n"
+        "globals()['claims'].decide = lambda record, subject: 'holds'\n"
         f'with claims.claim("{OTHER.id}") as c:\n'
-        "    c.printed(error=0.9, tol=1e-10)\n"
-        "    c.counterexample('x')",
-        "its record says 'holds', but its numbers say 'fails'",
+        f"    {CHECK}\n    c.counterexample('x')",
+        "decide of exacthessian.claims was replaced",
+    ),
+    "patched_verdict": (
+        "import exacthessian.claims as the_claims\n"
+        "the_claims.Referee.verdict = 'holds'\n"
+        f'with the_claims.claim("{REST[0].id}") as c:\n    {CHECK}\n    c.counterexample("x")',
+        "touches 'the_claims.Referee.verdict'",
+    ),
+    "patched_gap": (
+        "from exacthessian import claims\nclaims.gap = lambda found, true: 0.0\nprint('patched')",
+        "touches 'claims.gap'",
+    ),
+    "patched_passes": (
+        "from exacthessian.claims import Check\nCheck.passes = True\nprint('patched')",
+        "touches 'Check.passes'",
+    ),
+    "patched_registry": (
+        "from exacthessian import claims\n"
+        f'subject = claims.paper("{OTHER.paper}").claims["{OTHER.id}"]\n'
+        "object.__setattr__(subject, 'loosest', 0.9)\n"
+        f'with claims.claim("{OTHER.id}") as c:\n    {CHECK.replace("1e-10", "0.5")}',
+        "got 0.5, and its record says 'holds'",
+    ),
+    "typed_error": (
+        "from exacthessian.claims import claim\n"
+        f'with claim("{PLAIN.id}") as c:\n    c.printed(error=0, tol=0)',
+        "types the error of a check",
     ),
     "own_seal": (
         "from exacthessian import claims\nmark = claims._seal('{}')\nprint('sealed')",
-        "which only the package's claims may",
+        "touches 'claims._seal'",
     ),
     "composed_id": (
         "from exacthessian.claims import claim\n"
         f"with claim({RIGHT.paper!r} + {RIGHT.id.removeprefix(RIGHT.paper)!r}) as c:\n"
-        "    c.printed(error=0.0, tol=1e-10)",
+        f"    {CHECK.replace('0.4', '0.0')}",
         f"must write the id '{RIGHT.id}' literally",
     ),
 }

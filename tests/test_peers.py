@@ -97,6 +97,7 @@ MODULES = {
     "asdfghjkl": "asdl",
     "PyHessian": "pyhessian",
     "BackPACK": "backpack",
+    "traceax": "traceax",
 }
 
 

@@ -40,7 +40,7 @@ def test_everything_known_is_what_autograd_finds(kind, seed):
     x, y = p.data
     hessian = dense_hessian(lambda w: p.loss(outputs(w, x), y), weights_of(p))
     hessian = (hessian + hessian.T) / 2
-    operator = gauss_newton_operator(outputs, p.loss, weights_of(p), x, y)
+    operator = gauss_newton_operator(lambda w: outputs(w, x), lambda z: p.loss(z, y), weights_of(p))
     gauss_newton = operator @ np.eye(p.size)
     norm = p.spectrum.norm
     assert 0.9 * 768 <= p.size <= 1000
@@ -145,7 +145,8 @@ def product(p, v, batch=32, weight=None, drop=lambda n: False, module=None, dtyp
 
 
 def gauss_newton_product(p, v):
-    operator = gauss_newton_operator(outputs, p.loss, weights_of(p), *p.data)
+    x, y = p.data
+    operator = gauss_newton_operator(lambda w: outputs(w, x), lambda z: p.loss(z, y), weights_of(p))
     return operator @ v
 
 

@@ -58,6 +58,22 @@ def test_no_tracked_text_names_a_machine_path_or_a_package_registry():
         assert not re.search(f"{registry}|{path}", text), name
 
 
+def test_no_code_runs_what_a_file_says():
+    """No pickles, which run code when they are read, and no code or command made from a text."""
+    unsafe = re.compile(
+        r"\b(?:import|from) (?:pickle|shelve|marshal|dill|joblib|cloudpickle)\b|allow_pickle=True"
+        r"|(?<![\w.])(?:eval|exec)\(|os\.system\(|shell=True"
+        r"|torch\.load\((?![^\n]*weights_only=True)"
+    )
+    for bad in ("import pickle", "torch.load(f)", "np.load(f, allow_pickle=True)", "eval(x)"):
+        assert unsafe.search(bad)
+    folders = ("src/", "tools/", "book/", "benchmarks/")
+    code = [name for name in TRACKED if name.startswith(folders) and name.endswith((".py", ".md"))]
+    assert len(code) > 100
+    for name in code:
+        assert not unsafe.search((ROOT / name).read_text(encoding="utf-8")), name
+
+
 @pytest.mark.parametrize("page", reference.notebooks(), ids=reference.name_of)
 def test_the_code_on_a_page_is_no_wider_than_that_of_the_package(page):
     """About 86 characters fit the column; the rest of a line is wrapped, as in closed forms."""
@@ -76,5 +92,5 @@ def test_randomness_is_seeded_and_local(page):
 
 def test_the_contributing_guide_knows_every_derived_file():
     guide = (ROOT / "CONTRIBUTING.md").read_text()
-    for derived in ("constraints.txt", "book/**/*.ipynb", "vendor/", "_build/html"):
+    for derived in ("constraints.txt", "hashes.txt", "book/**/*.ipynb", "vendor/", "_build/html"):
         assert f"`{derived}`" in guide

@@ -6,12 +6,16 @@ import re
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 
 import nbformat
 import pytest
+import yaml
 
 import reference
+import verdicts
 from conftest import ROOT
+from exacthessian import claims
 
 PAGES = reference.notebooks()
 
@@ -50,6 +54,102 @@ def test_the_reference_holds_text_only(page):
             assert output.output_type in ("stream", "display_data", "execute_result")
             assert output.get("name") != "stderr"
             assert set(output.get("data", {})) <= set(reference.KEPT)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=reference.name_of)
+def test_no_cell_escapes_comparison(page):
+    head = yaml.safe_load(page.read_text(encoding="utf-8").split("---\n")[1])
+    assert set(head) == reference.HEAD
+    notebook = reference.source_notebook(page)
+    assert reference.loosened(reference.name_of(page), notebook) == []
+
+
+@pytest.mark.parametrize(
+    ("source", "metadata"),
+    [
+        ("1", {"tags": ["nbval-skip"]}),
+        ("1", {"tags": ["nbval-ignore-output"]}),
+        ("1", {"tags": ["hide-input", "raises-exception"]}),
+        ("1", {"tags": ["skip-execution"]}),
+        ("1", {"tags": ["remove-output"]}),
+        ("1", {"tags": ["remove-cell"]}),
+        ("1", {"nbval": {"rtol": 2e-3}}),
+        ("1", {"nbval": {"rtol": float("nan")}}),
+        ("1", {"nbval": {"atol": 1.0}}),
+        ("1", {"mystnb": {"remove_code_outputs": True}}),
+        ("1", {"nbval-skip": True}),
+        ("# NBVAL_IGNORE_OUTPUT\n1", {}),
+        ("#nbval_skip\n1", {}),
+        ("1  # PYTEST_VALIDATE_IGNORE_OUTPUT", {}),
+    ],
+)
+def test_an_escape_is_found(source, metadata):
+    cell = nbformat.v4.new_code_cell(source, metadata=metadata)
+    assert len(reference.loosened("page", nbformat.v4.new_notebook(cells=[cell]))) == 1
+
+
+def test_an_explained_tolerance_is_neither_widened_nor_copied():
+    name, (count, most, why) = next(iter(reference.LOOSE.items()))
+    assert why
+
+    def found(*rtols):
+        cells = [nbformat.v4.new_code_cell("1", metadata={"nbval": {"rtol": r}}) for r in rtols]
+        return reference.loosened(name, nbformat.v4.new_notebook(cells=cells))
+
+    assert found(*[most] * count) == []
+    assert found(*[most] * (count + 1))
+    assert found(*[most * 2] * count)
+
+
+# What verdicts rest on is pinned
+
+
+PINNED = json.loads(verdicts.BASELINE.read_text(encoding="utf-8"))
+
+
+def test_every_change_of_what_a_verdict_rests_on_is_in_the_changelog():
+    changed = verdicts.changes(PINNED, verdicts.lines())
+    changelog = verdicts.CHANGELOG.read_text(encoding="utf-8")
+    unnamed = verdicts.unnamed(list(changed), changelog)
+    assert unnamed == [], "\n".join(changed[id] for id in unnamed)
+    assert f"baseline `{verdicts.digest(PINNED)}`" in changelog, "name the new baseline"
+
+
+RECORD = "toy/lemma-1: holds\n  printed form: 3 cases against truth: within 1e-09"
+TOY = claims.Claim("toy/lemma-1", "Lemma 1", "The square of n.", ("n > 0",))
+
+
+@pytest.mark.parametrize(
+    ("record", "subject"),
+    [
+        (RECORD.replace("1e-09", "1e-08"), TOY),
+        (RECORD.replace("holds", "fails"), TOY),
+        (RECORD.replace("within 1e-09", "off by 0.5 (allowed 1e-09)"), TOY),
+        (RECORD, replace(TOY, statement="The square of m.")),
+        (RECORD, replace(TOY, hypotheses=("n > 1",))),
+        (RECORD, replace(TOY, erratum=claims.Erratum("a", "b", "c"))),
+        (RECORD, replace(TOY, kind="number")),
+        (RECORD, replace(TOY, loosest=1e-3)),
+    ],
+)
+def test_what_a_verdict_rests_on_is_seen_to_change(record, subject):
+    before, after = verdicts.line(RECORD, TOY), verdicts.line(record, subject)
+    assert list(verdicts.changes({TOY.id: before}, {TOY.id: after})) == [TOY.id]
+
+
+def test_the_size_of_an_error_counts_and_its_digits_do_not():
+    failing = RECORD.replace("within 1e-09", "off by 0.52 (allowed 1e-09)")
+    same, other = failing.replace("0.52", "0.53"), failing.replace("0.52", "0.052")
+    assert verdicts.line(failing, TOY) == verdicts.line(same, TOY) != verdicts.line(other, TOY)
+    seeds = "toy/lemma-1: analogue agrees\n  effect: 0.8, 95 % interval [0.7, 0.9] over 8 seeds, "
+    assert verdicts.line(seeds + "against 0", TOY) != verdicts.line(seeds + "against 0.5", TOY)
+
+
+def test_a_removed_verdict_is_a_change():
+    assert list(verdicts.changes({"a/b": "holds"}, {})) == ["a/b"]
+    assert verdicts.lines().keys() == {
+        leaf.id for name in claims.REGISTRIES for leaf in claims.paper(name).leaves
+    }
 
 
 def test_a_stream_is_kept_whole_wherever_it_was_cut():

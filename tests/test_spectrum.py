@@ -540,17 +540,6 @@ def test_density_refuses(steps, probes, error, message):
         spectral_density(np.eye(3), np.random.default_rng(0), steps, probes)
 
 
-def test_smooth_is_a_normalised_mixture():
-    density = Density([0.0, 2.0], [0.25, 0.75])
-    grid = np.linspace(-8, 10, 4001)
-    curve = density.smooth(grid, width=0.5)
-    assert curve.dtype == np.float64
-    assert_allclose(np.trapezoid(curve, grid), 1.0, atol=1e-12)
-    assert_allclose(np.trapezoid(curve * grid, grid), 1.5, atol=1e-12)
-    variance = 0.25 * (0 - 1.5) ** 2 + 0.75 * (2 - 1.5) ** 2 + 0.5**2
-    assert_allclose(np.trapezoid(curve * (grid - 1.5) ** 2, grid), variance, atol=1e-12)
-
-
 def test_objects_are_compared_by_identity():
     for kind in (
         lambda: Spectrum.from_values([1.0]),

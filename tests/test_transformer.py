@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 import torch
 
-from exacthessian.autograd import dense_hessian, transformer
-from exacthessian.autograd.transformer import ALPHABET, MIXERS, PRIMER, Transformer, encode
+from exacthessian.autograd import dense_hessian
+from exacthessian.studies import transformer
+from exacthessian.studies.transformer import ALPHABET, MIXERS, PRIMER, Transformer, encode
 
 TINY = {"width": 4, "heads": 2, "blocks": 2, "context": 5}
 
@@ -95,7 +96,7 @@ def test_the_network_is_the_one_written_with_loops(mixer, heads, rng):
     weights = net.start(rng)
     inputs, _ = batch(net, 3, rng)
     for sink in (0.0, 1.7) if mixer == "softmax" else (0.0,):
-        found = net.logits(weights, inputs, sink).numpy()
+        found = net.logits(weights, inputs, sink=sink).numpy()
         for row, sequence in zip(found, inputs.numpy(), strict=True):
             np.testing.assert_allclose(row, looped_logits(net, weights, sequence, sink), atol=1e-12)
 
@@ -146,7 +147,7 @@ def test_attention_on_the_first_token_of_a_net_that_does_not_look(sink):
     weights = [torch.zeros(shape, dtype=torch.float64) for shape in net.shapes]
     inputs = torch.zeros(2, 6, dtype=torch.int64)
     wanted = np.mean([np.exp(sink) / (np.exp(sink) + i) for i in range(6)])
-    assert net.attention_on_first(weights, inputs, sink) == pytest.approx(wanted, abs=1e-14)
+    assert net.attention_on_first(weights, inputs, sink=sink) == pytest.approx(wanted, abs=1e-14)
 
 
 def test_a_sink_moves_one_column_of_the_first_head(rng):
@@ -196,10 +197,10 @@ def test_hessian_products_are_differences_of_gradients(mixer, sink, tangent, rng
     net = tiny(mixer)
     weights = net.start(rng)
     inputs, targets = batch(net, 3, rng)
-    hessian, _ = net.curvature(weights, inputs, targets, sink, tangent=tangent)
+    hessian, _ = net.curvature(weights, inputs, targets, tangent, sink=sink)
     options = {"sink": sink}
     if tangent:
-        options["anchors"] = net.scores(weights, inputs, sink)
+        options["anchors"] = net.scores(weights, inputs, sink=sink)
     theta = torch.cat([w.reshape(-1) for w in weights])
     v = torch.from_numpy(rng.standard_normal(net.size))
     h = 1e-6

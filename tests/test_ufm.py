@@ -295,7 +295,10 @@ def test_the_parts_of_a_layer_add_up_in_any_coordinates() -> None:
     ("weights", "message"),
     [
         ([np.eye(2)], "at least one weight"),
-        ([np.eye(2), np.eye(3)], "must fit together"),
+        (
+            [np.eye(2), np.eye(3)],
+            r"weights\[1\] must have 2 columns to match weights\[0\] \(2×2\), got 3×3",
+        ),
         ([np.ones((2, 3)), np.eye(2)], "as many columns for each class"),
     ],
 )

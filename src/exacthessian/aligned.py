@@ -27,21 +27,15 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 from itertools import pairwise
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from exacthessian import inputs
 from exacthessian.alignment import common_bases
 from exacthessian.chain import LinearChain
-from exacthessian.inputs import (
-    Array,
-    nonnegative_number,
-    real_array,
-    ridge_per_layer,
-    stepped,
-    whole_number,
-)
+from exacthessian.inputs import Array, Ridge, real_array, real_arrays, require, whole_number
 from exacthessian.spectrum import Spectrum
 
 Indices = NDArray[np.int64]
@@ -72,34 +66,32 @@ class AlignedChain:
     data: Array
     target: Array
     half_y2: float = 0.0
-    ridge: float | Sequence[float] = 0.0
+    ridge: Ridge = 0.0
     bases: tuple[Array, ...] | None = None
 
     def __post_init__(self) -> None:
         widths = _checked_widths(self.widths)
-        ranges = [min(pair) for pair in pairwise(widths)]
-        if len(self.singular_values) != len(ranges):
-            raise ValueError(
-                f"singular_values must have {len(ranges)} layers to match widths {widths}, "
-                f"got {len(self.singular_values)}"
-            )
-        layers = enumerate(zip(self.singular_values, ranges, strict=True))
-        data = _entries("data", self.data, widths[0])
-        if data.min() < 0:
-            raise ValueError(f"data must not be negative, got {data.min():.3g}")
-        checked = {
-            "widths": widths,
-            "singular_values": tuple(
-                _entries(f"singular_values[{layer}]", *given) for layer, given in layers
-            ),
-            "data": data,
-            "target": _entries("target", self.target, min(widths[0], widths[-1])),
-            "half_y2": nonnegative_number("half_y2", self.half_y2),
-            "ridge": ridge_per_layer(self.ridge, len(ranges)),
-            "bases": _checked_bases(self.bases, widths),
-        }
-        for name, value in checked.items():
-            object.__setattr__(self, name, value)
+        ranges, depth = [min(pair) for pair in pairwise(widths)], len(widths) - 1
+        values = real_arrays("singular_values", self.singular_values, ndim=1)
+        expected = f"singular_values must have {depth} layers to match widths {widths}"
+        require(len(values) == depth, expected, len(values))
+        data, target = real_array("data", self.data, 1), real_array("target", self.target, 1)
+        names = [*(f"singular_values[{layer}]" for layer in range(depth)), "data", "target"]
+        sizes = [*ranges, widths[0], min(widths[0], widths[-1])]
+        for name, array, size in zip(names, [*values, data, target], sizes, strict=True):
+            expected = f"{name} must have {size} values to match the widths"
+            require(len(array) == size, expected, len(array))
+        require(data.min() >= 0, "data must not be negative", f"{data.min():.3g}")
+        inputs.settle(
+            self,
+            widths=widths,
+            singular_values=values,
+            data=data,
+            target=target,
+            half_y2=inputs.nonnegative_number("half_y2", self.half_y2),
+            ridge=inputs.ridge_per_layer(self.ridge, depth),
+            bases=None if self.bases is None else _checked_bases(self.bases, widths),
+        )
 
     @classmethod
     def balanced(
@@ -107,31 +99,27 @@ class AlignedChain:
         widths: Sequence[int],
         lam: ArrayLike,
         data: ArrayLike | None = None,
-        target: ArrayLike | None = None,
-        half_y2: float = 0.0,
-        ridge: float | Sequence[float] = 0.0,
-        bases: Sequence[Array] | None = None,
+        target: ArrayLike = (),
+        **others: Any,
     ) -> Self:
         """The chain whose layers all have the singular values `lam`, padded with zeros.
 
-        `data` is all ones when None; `target` is padded with zeros too, and 0 when None.
+        `data` is all ones when None; `target` is padded with zeros too; `others` are `half_y2`,
+        `ridge` and `bases`.
 
         >>> chain = AlignedChain.balanced((3, 2, 4), lam=[0.5], target=[2.0])
         >>> chain.singular_values, chain.target
         ((array([0.5, 0. ]), array([0.5, 0. ])), array([2., 0., 0.]))
         """
         widths = _checked_widths(widths)
-        ends = min(widths[0], widths[-1])
-        lam = _fitting("lam", lam, min(widths))
-        return cls(
-            widths=widths,
-            singular_values=tuple(_padded(lam, min(pair)) for pair in pairwise(widths)),
-            data=np.ones(widths[0]) if data is None else np.asarray(data),
-            target=_padded(_fitting("target", [] if target is None else target, ends), ends),
-            half_y2=half_y2,
-            ridge=ridge,
-            bases=None if bases is None else tuple(bases),
-        )
+        shared, goal = real_array("lam", lam, ndim=1), real_array("target", target, ndim=1)
+        least, ends = min(widths), min(widths[0], widths[-1])
+        for name, given, most in ("lam", shared, least), ("target", goal, ends):
+            fit = len(given) <= most
+            require(fit, f"{name} must have at most {most} values to fit", len(given))
+        values = tuple(_padded(shared, min(pair)) for pair in pairwise(widths))
+        data = np.ones(widths[0]) if data is None else np.asarray(data)
+        return cls(widths, values, data, _padded(goal, ends), **others)
 
     @classmethod
     def from_chain(cls, chain: LinearChain, tol: float = 1e-8) -> Self:
@@ -154,19 +142,13 @@ class AlignedChain:
     @classmethod
     def _diagonal(cls, chain: LinearChain, bases: Sequence[Array]) -> Self:
         """The diagonals that the layers and moments of `chain` have in `bases`."""
-        return cls(
-            widths=chain.widths,
-            singular_values=tuple(
-                np.diagonal(left.T @ weight @ right)
-                for weight, (right, left) in zip(chain.weights, pairwise(bases), strict=True)
-            ),
-            # Rounding leaves values like −1e-17 where Σxx has a kernel.
-            data=np.diagonal(bases[0].T @ chain.sigma_xx @ bases[0]).clip(min=0.0),
-            target=np.diagonal(bases[-1].T @ chain.sigma_yx @ bases[0]),
-            half_y2=chain.half_y2,
-            ridge=chain.ridge,
-            bases=tuple(bases),
-        )
+        pairs = zip(chain.weights, pairwise(bases), strict=True)
+        values = tuple(np.diagonal(left.T @ weight @ right) for weight, (right, left) in pairs)
+        # Rounding leaves values like −1e-17 where Σxx has a kernel.
+        data = np.diagonal(bases[0].T @ chain.sigma_xx @ bases[0]).clip(min=0.0)
+        target = np.diagonal(bases[-1].T @ chain.sigma_yx @ bases[0])
+        rest = chain.half_y2, chain.ridge, tuple(bases)
+        return cls(chain.widths, values, data, target, *rest)
 
     def _descending(self) -> Indices:
         """The modes, counted from 0, sorted by descending (|y|, s_1, …, s_L, x) among those that
@@ -223,7 +205,7 @@ class AlignedChain:
         """
         p, x = self.product, self.data[: len(self.target)]
         squares = np.array([values @ values for values in self.singular_values])
-        return float(p @ (x * p / 2 - self.target) + self.half_y2 + squares @ self._ridge() / 2)
+        return float(p @ (x * p / 2 - self.target) + self.half_y2 + squares @ self.ridge / 2)
 
     def step(self, eta: float) -> Self:
         """One step of gradient descent on the loss,
@@ -235,8 +217,8 @@ class AlignedChain:
         s = self._layers()
         with np.errstate(over="ignore", invalid="ignore"):
             others = _before(s) * _after(s)
-            slope = _padded(self.residual, len(s))[:, None] * others + self._ridge() * s
-        moved = stepped(s, eta, slope)
+            slope = _padded(self.residual, len(s))[:, None] * others + self.ridge * s
+        moved = inputs.stepped(s, eta, slope)
         layers = enumerate(self.singular_values)
         return replace(self, singular_values=tuple(moved[: len(s), l] for l, s in layers))
 
@@ -305,8 +287,8 @@ class AlignedChain:
             c[:, k + 1 :, k] = _before(s[:, k + 1 :])
         around = omega[:, None, None] * a[:, :, None] * b[:, None, :]
         X = around[i] * c[j] + (around[j] * c[i]).mT
-        first = _outer(x[j], a[i] * b[j]) + np.diag(self._ridge())
-        second = _outer(x[i], a[j] * b[i]) + np.diag(self._ridge())
+        first = _outer(x[j], a[i] * b[j]) + np.diag(self.ridge)
+        second = _outer(x[i], a[j] * b[i]) + np.diag(self.ridge)
         whole = first + X if np.all(i == j) else np.block([[first, X], [X.mT, second]])
         return whole[..., exists[:, None], exists]
 
@@ -346,8 +328,7 @@ class AlignedChain:
                [-0.5,  0.5]]))
         """
         k = whole_number("k", k, least=1)
-        if k > self.size:
-            raise ValueError(f"k must be at most the number of parameters {self.size}, got {k}")
+        require(k <= self.size, f"k must be at most the number of parameters {self.size}", k)
         found = []
         for rows, columns in self.pairs():
             values, vectors = np.linalg.eigh(self.block(rows, columns))
@@ -377,23 +358,14 @@ class AlignedChain:
         [[3.0], [0.0]]
         """
         bases = self._bases()
-        return LinearChain(
-            weights=tuple(
-                _conjugate(left, values, right)
-                for values, (right, left) in zip(self.singular_values, pairwise(bases), strict=True)
-            ),
-            sigma_xx=_conjugate(bases[0], self.data, bases[0]),
-            sigma_yx=_conjugate(bases[-1], self.target, bases[0]),
-            half_y2=self.half_y2,
-            ridge=self.ridge,
-        )
+        layers = zip(self.singular_values, pairwise(bases), strict=True)
+        weights = tuple(_conjugate(left, values, right) for values, (right, left) in layers)
+        sigma_xx = _conjugate(bases[0], self.data, bases[0])
+        sigma_yx = _conjugate(bases[-1], self.target, bases[0])
+        return LinearChain(weights, sigma_xx, sigma_yx, self.half_y2, self.ridge)
 
     def __repr__(self) -> str:
         return f"AlignedChain(widths={self.widths}, size={self.size})"
-
-    def _ridge(self) -> Array:
-        """λ (L,)."""
-        return np.array(self.ridge)
 
     def _bases(self) -> tuple[Array, ...]:
         """Q_0..Q_L."""
@@ -410,13 +382,12 @@ class AlignedChain:
         """
         first, second = sorted((int(np.ravel(i)[0]), int(np.ravel(j)[0])))
         for index in (first, second):
-            if not 1 <= index <= max(self.widths):
-                raise ValueError(f"i and j must lie between 1 and {max(self.widths)}, got {index}")
+            within = 1 <= index <= max(self.widths)
+            require(within, f"i and j must lie between 1 and {max(self.widths)}", index)
         sides = [(first, second), (second, first)][: 1 if first == second else 2]
         layers = list(pairwise(self.widths))
-        return np.flatnonzero(
-            [row <= out and col <= into for row, col in sides for into, out in layers]
-        )
+        exist = [row <= out and col <= into for row, col in sides for into, out in layers]
+        return np.flatnonzero(exist)
 
 
 def multipliers(
@@ -434,16 +405,12 @@ def multipliers(
     array([0.5, 1. ])
     """
     states = tuple(orbit)
-    if not states:
-        raise ValueError("orbit must have at least one state, got none")
+    require(states, "orbit must have at least one state", "none")
     for t, (state, following) in enumerate(zip(states, [*states[1:], states[0]], strict=True)):
         stepped_to, found = state.step(eta)._layers(), following._layers()
         gap, scale = np.abs(stepped_to - found).max(), np.abs([stepped_to, found]).max()
-        if not gap <= ORBIT_TOLERANCE * scale:
-            raise ValueError(
-                f"orbit must be periodic under step({eta}), but the step of state {t} "
-                f"is {gap:.3g} away from the next"
-            )
+        away = f"one where the step of state {t} is {gap:.3g} away from the next"
+        require(gap <= ORBIT_TOLERANCE * scale, f"orbit must be periodic under step({eta})", away)
     spectra: dict[tuple[int, int], NDArray[np.complex128]] = {}
     for i, j in states[0].pairs():
         blocks = [state.block(i, j) for state in states]
@@ -456,38 +423,19 @@ def multipliers(
 
 def _checked_widths(widths: Sequence[int]) -> tuple[int, ...]:
     checked = tuple(whole_number("widths", width, least=1) for width in widths)
-    if len(checked) < 2:
-        raise ValueError(f"widths must hold d_0..d_L with L ≥ 1, got {checked}")
+    require(len(checked) > 1, "widths must hold d_0..d_L with L ≥ 1", checked)
     return checked
 
 
-def _entries(name: str, array: ArrayLike, size: int) -> Array:
-    entries = real_array(name, array, ndim=1)
-    if len(entries) != size:
-        raise ValueError(f"{name} must have {size} values to match the widths, got {len(entries)}")
-    return entries
-
-
-def _fitting(name: str, array: ArrayLike, most: int) -> Array:
-    entries = real_array(name, array, ndim=1)
-    if len(entries) > most:
-        raise ValueError(f"{name} must have at most {most} values to fit, got {len(entries)}")
-    return entries
-
-
-def _checked_bases(
-    bases: Sequence[ArrayLike] | None, widths: tuple[int, ...]
-) -> tuple[Array, ...] | None:
-    if bases is None:
-        return None
-    checked = tuple(real_array(f"bases[{n}]", basis, ndim=2) for n, basis in enumerate(bases))
-    if [basis.shape for basis in checked] != [(width, width) for width in widths]:
-        shapes = ", ".join("×".join(map(str, basis.shape)) for basis in checked)
-        raise ValueError(f"bases must be square matrices of widths {widths}, got {shapes}")
+def _checked_bases(bases: Sequence[ArrayLike], widths: tuple[int, ...]) -> tuple[Array, ...]:
+    checked = real_arrays("bases", bases, ndim=2)
+    fit = [basis.shape for basis in checked] == [(width, width) for width in widths]
+    shapes = ", ".join("×".join(map(str, basis.shape)) for basis in checked)
+    require(fit, f"bases must be square matrices of widths {widths}", shapes)
     for n, basis in enumerate(checked):
         defect = np.abs(basis.T @ basis - np.eye(len(basis))).max()
-        if defect > ORTHOGONALITY_TOLERANCE:
-            raise ValueError(f"bases[{n}] must be orthogonal, but max|QᵀQ − I| = {defect:.3g}")
+        fit = defect <= ORTHOGONALITY_TOLERANCE
+        require(fit, f"bases[{n}] must be orthogonal", f"max|QᵀQ − I| = {defect:.3g}")
     return checked
 
 

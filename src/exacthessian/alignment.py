@@ -13,7 +13,7 @@ from functools import reduce
 import numpy as np
 
 from exacthessian.chain import LinearChain
-from exacthessian.inputs import Array
+from exacthessian.inputs import Array, require
 
 _String = dict[int, Array]
 _Maps = dict[str, tuple[int, int, Array]]
@@ -39,8 +39,7 @@ def common_bases(chain: LinearChain, tol: float) -> list[Array]:
     >>> np.sort(np.abs(left.T @ chain.weights[0] @ right).ravel()).round(12).tolist()
     [0.0, 0.0, 2.0, 3.0]
     """
-    if not 0 < tol < NEWTON_REGION:
-        raise ValueError(f"tol must lie between 0 and {NEWTON_REGION}, got {tol}")
+    require(0 < tol < NEWTON_REGION, f"tol must lie between 0 and {NEWTON_REGION}", tol)
     maps, widths, leaks = _maps(chain), chain.widths, []
     for cut in CUTS:
         strings = _strings(maps, widths, cut)

@@ -6,22 +6,19 @@ there, row (a, i) of the block of layers k and l, reshaped like W_l, is a matrix
     M[a, :]ᵀ N[i, :] + C[i, :]ᵀ G[a, :] = (M[a, :]ᵀ  C[i, :]ᵀ) (N[i, :] ; G[a, :]).
 
 So a few rows at a time are written by batched products of inner dimension two straight into the
-result, in the order of memory and without a temporary of comparable size. The blocks above the
-diagonal are those below it with M, N transposed and C, G transposed and exchanged.
+result, without a temporary of comparable size. The block above the diagonal is the one below it
+with M, N transposed and C, G transposed and exchanged.
 """
 
 import os
 from collections.abc import Sequence
-from functools import reduce
+from itertools import accumulate, pairwise
 
 import numpy as np
 
 from exacthessian.inputs import Array
 
-# Rows are written in groups of about this many entries, which stay in the cache (1 MiB).
-CHUNK_ENTRIES = 2**17
-
-Factors = tuple[Array, Array, Array, Array]
+CHUNK_ENTRIES = 2**15  # of the factors of the rows that are written at once: they stay in the cache
 
 
 def write_hessian(
@@ -41,41 +38,32 @@ def write_hessian(
     array([[25., 23.],
            [23.,  9.]])
     """
-    edges = np.cumsum([0, *(weight.size for weight in weights)])
+    edges = accumulate((weight.size for weight in weights), initial=0)
+    spans = [slice(*pair) for pair in pairwise(edges)]
+    for k, here in enumerate(spans):
+        inputs, slope = before[k] @ sigma_xx, after[k].T @ residual
+        M, N = after[k].T @ after[k], inputs @ before[k].T
+        zeros = np.zeros((len(N), len(M)))
+        _write_block(out[here, here], (M + M.T) / 2, (N + N.T) / 2, zeros, zeros.T)
+        C = np.eye(len(N))
+        for l in reversed(range(k)):
+            M, N, G = after[k].T @ after[l], inputs @ before[l].T, slope @ before[l].T
+            _write_block(out[here, spans[l]], M, N, C, G)
+            _write_block(out[spans[l], here], M.T, N.T, G.T, C.T)
+            C = C @ weights[l]
 
-    def factors(k: int, l: int) -> Factors:
-        """M, N, C and G of the block of layers k and l."""
-        if k < l:
-            m, n, c, g = factors(l, k)
-            return m.T, n.T, g.T, c.T
-        m, n = after[k].T @ after[l], before[k] @ sigma_xx @ before[l].T
-        if k == l:
-            return (
-                (m + m.T) / 2,
-                (n + n.T) / 2,
-                np.zeros((len(n), len(m))),
-                np.zeros_like(weights[k]),
-            )
-        c = reduce(lambda product, weight: weight @ product, weights[l + 1 : k], np.eye(m.shape[1]))
-        return m, n, c, after[k].T @ residual @ before[l].T
 
-    for k, (n_out, n_in) in enumerate(weight.shape for weight in weights):
-        rows = out[edges[k] : edges[k + 1]].reshape(n_out, n_in, len(out))
-        group = min(n_out, max(1, CHUNK_ENTRIES // (n_in * len(out))))
-        blocks = []
-        for l, weight in enumerate(weights):
-            m, n, c, g = factors(k, l)
-            left = np.empty((group, n_in, len(weight), 2))  # M[a, :]ᵀ  C[i, :]ᵀ
-            right = np.empty((group, n_in, 2, weight.shape[1]))  # N[i, :] ; G[a, :]
-            left[..., 1], right[:, :, 0] = c, n
-            blocks.append((slice(edges[l], edges[l + 1]), weight.shape, m, g, left, right))
-        for a in range(0, n_out, group):
-            here = slice(a, min(a + group, n_out))
-            count = here.stop - a
-            for columns, shape, m, g, left, right in blocks:
-                left[:count, :, :, 0], right[:count, :, 1] = m[here, None], g[here, None]
-                target = rows[here, :, columns].reshape(count, n_in, *shape)
-                np.matmul(left[:count], right[:count], out=target)
+def _write_block(out: Array, M: Array, N: Array, C: Array, G: Array) -> None:
+    """Write M[a, j] N[i, b] + C[i, j] G[a, b] to row (a, i) and column (j, b) of `out`."""
+    (rows, p), (inner, q) = M.shape, N.shape
+    target = out.reshape(rows, inner, p, q)
+    group = min(rows, max(1, CHUNK_ENTRIES // (inner * (p + q))))
+    left, right = np.empty((group, inner, 2, p)), np.empty((group, inner, 2, q))
+    left[:, :, 1], right[:, :, 0] = C, N
+    for a in range(0, rows, group):
+        some = min(group, rows - a)
+        left[:some, :, 0], right[:some, :, 1] = M[a : a + some, None], G[a : a + some, None]
+        np.matmul(left[:some].mT, right[:some], out=target[a : a + some])
 
 
 def buffer(size: int, out: Array | None) -> Array:
@@ -85,11 +73,8 @@ def buffer(size: int, out: Array | None) -> Array:
     (2, 2)
     """
     if out is None:
-        within_memory(
-            f"a dense Hessian of P = {size} parameters",
-            8 * size**2,
-            "hvp and operator work without it",
-        )
+        what = f"a dense Hessian of P = {size} parameters"
+        within_memory(what, 8 * size**2, "hvp and operator work without it")
         return np.empty((size, size))
     fits = isinstance(out, np.ndarray) and out.shape == (size, size) and out.dtype == np.float64
     if not fits or not out.flags.c_contiguous or not out.flags.writeable:

@@ -18,7 +18,16 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import ArrayLike
 
-from exacthessian.inputs import Array, real_array, stepped
+from exacthessian import inputs as given
+from exacthessian.inputs import (
+    Array,
+    equal_vectors,
+    guard,
+    real_array,
+    real_arrays,
+    require,
+    settle,
+)
 from exacthessian.spectrum import Spectrum
 
 
@@ -39,9 +48,8 @@ class Head:
     key: Array
 
     def __post_init__(self) -> None:
-        query, key = _query_and_key(self.query, self.key)
-        object.__setattr__(self, "query", query)
-        object.__setattr__(self, "key", key)
+        query, key = equal_vectors(query=self.query, key=self.key)
+        settle(self, query=query, key=key)
 
     @classmethod
     def mixing(
@@ -59,14 +67,9 @@ class Head:
         """
         m, first, second = np.asarray(moments, dtype=float)
         delta, n = value * m - np.asarray(target, dtype=float), m.size
-        return cls(
-            alpha=float(m @ m) / n,
-            beta=float((value * m + delta) @ first) / n,
-            gamma=value * float(delta @ first) / n,
-            zeta=(value**2 * float(first @ first) + value * float(delta @ second)) / n,
-            query=query,
-            key=key,
-        )
+        beta, gamma = float((value * m + delta) @ first) / n, value * float(delta @ first) / n
+        zeta = (value**2 * float(first @ first) + value * float(delta @ second)) / n
+        return cls(float(m @ m) / n, beta, gamma, zeta, query, key)
 
     @property
     def product(self) -> float:
@@ -156,35 +159,24 @@ class ScalarAttention:
     causal: bool = False
 
     def __post_init__(self) -> None:
-        query, key = _query_and_key(self.query, self.key)
-        inputs = tuple(real_array(f"inputs[{b}]", x, ndim=1) for b, x in enumerate(self.inputs))
-        targets = tuple(real_array(f"targets[{b}]", y, ndim=1) for b, y in enumerate(self.targets))
-        lengths = [x.size for x in inputs]
-        if min(lengths, default=0) == 0 or [y.size for y in targets] != lengths:
-            raise ValueError(
-                "inputs and targets must hold at least one sequence, of the same lengths, at least "
-                f"1, got lengths {lengths} and {[y.size for y in targets]}"
-            )
-        equal = np.full(len(inputs), 1 / len(inputs))
+        query, key = equal_vectors(query=self.query, key=self.key)
+        inputs = real_arrays("inputs", self.inputs, ndim=1)
+        targets = real_arrays("targets", self.targets, ndim=1)
+        count, lengths, others = len(inputs), [len(x) for x in inputs], [len(y) for y in targets]
+        expected = "inputs and targets must have the same lengths, at least 1"
+        require(min(lengths) > 0 and lengths == others, expected, f"{lengths} and {others}")
+        equal = np.full(count, 1 / count)
         weights = real_array("weights", equal if self.weights is None else self.weights, ndim=1)
-        if weights.size != len(inputs) or np.any(weights < 0):
-            raise ValueError(
-                f"weights must be {len(inputs)} numbers, one per sequence, none negative, "
-                f"got {weights}"
-            )
+        fit = len(weights) == count and np.all(weights >= 0)
+        require(fit, f"weights must be {count} numbers, one per sequence, none negative", weights)
         rows = [np.zeros(n) for n in lengths] if self.biases is None else self.biases
-        biases = tuple(real_array(f"biases[{b}]", row, ndim=None) for b, row in enumerate(rows))
-        shapes = [bias.shape for bias in biases]
-        if len(shapes) != len(inputs) or not all(map(_fits, shapes, lengths)):
-            raise ValueError(
-                f"biases must have shapes (n,) or (n, n) for the lengths n = {lengths}, "
-                f"got {shapes}"
-            )
-        names = ("value", "query", "key", "inputs", "targets", "weights", "biases")
+        biases = real_arrays("biases", rows, ndim=None)
+        shapes, square = [bias.shape for bias in biases], [((n,), (n, n)) for n in lengths]
+        fits = len(shapes) == count and all(s in ok for s, ok in zip(shapes, square, strict=True))
+        require(fits, f"biases must be (n,) or (n, n) for the lengths n = {lengths}", shapes)
         value = float(real_array("value", self.value, ndim=0))
-        checked = (value, query, key, inputs, targets, weights, biases)
-        for name, made in zip(names, checked, strict=True):
-            object.__setattr__(self, name, made)
+        settle(self, value=value, query=query, key=key, inputs=inputs, targets=targets)
+        settle(self, weights=weights, biases=biases)
 
     @property
     def product(self) -> float:
@@ -246,7 +238,7 @@ class ScalarAttention:
         20.0
         """
         rows = np.array([[h.alpha, h.beta, h.gamma, h.zeta] for h in self.heads()])
-        alpha, beta, gamma, zeta = (float(number) for number in self.weights @ rows)
+        alpha, beta, gamma, zeta = (self.weights @ rows).tolist()
         return Head(alpha, beta, gamma, zeta, self.query, self.key)
 
     def gauss_newton(self) -> Head:
@@ -307,7 +299,7 @@ class ScalarAttention:
         >>> ScalarAttention(2.0, [1, 0], [0, 1], [[1, 3]], [[4, 6]]).step(0.1).value
         2.2
         """
-        theta = stepped(np.array([self.value, *self.query, *self.key]), eta, self.gradient())
+        theta = given.stepped(np.array([self.value, *self.query, *self.key]), eta, self.gradient())
         query, key = np.split(theta[1:], 2)
         return replace(self, value=theta[0], query=query, key=key)
 
@@ -322,14 +314,4 @@ class ScalarAttention:
         return replace(self, biases=tuple(biases))
 
 
-def _fits(shape: tuple[int, ...], length: int) -> bool:
-    return shape in ((length,), (length, length))
-
-
-def _query_and_key(query: ArrayLike, key: ArrayLike) -> tuple[Array, Array]:
-    w_q, w_k = real_array("query", query, ndim=1), real_array("key", key, ndim=1)
-    if w_q.size == 0 or w_k.size != w_q.size:
-        raise ValueError(
-            f"query and key must have one length, at least 1, got {w_q.size} and {w_k.size}"
-        )
-    return w_q, w_k
+guard(globals())

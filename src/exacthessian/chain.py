@@ -21,10 +21,11 @@ their sum, written in one pass by `exacthessian.assembly`.
 """
 
 import copy
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import reduce
-from itertools import accumulate
+from functools import partial, reduce
+from itertools import accumulate, pairwise
 from operator import matmul
 from typing import Any, Self, cast
 
@@ -33,14 +34,77 @@ from numpy.linalg import matrix_rank
 from numpy.typing import ArrayLike, NDArray
 from scipy.sparse.linalg import LinearOperator
 
+from exacthessian import inputs
 from exacthessian.assembly import buffer, write_hessian
-from exacthessian.inputs import Array, nonnegative_number, real_array, ridge_per_layer, stepped
+from exacthessian.inputs import Array, Ridge, real_array, require
 
-MOMENT_TOLERANCE = 1e-12
+
+class Layered(ABC):
+    """A model whose parameters are matrices W_0, …, W_{L−1}, in order of application, with a
+    ridge λ_l for each: what `LinearChain` and `exacthessian.ufm.Point` share.
+    """
+
+    weights: tuple[Array, ...]
+    ridge: Ridge
+
+    @abstractmethod
+    def gradient(self) -> Array:
+        """The gradient (P,) of the loss, in the order of `parameters`."""
+
+    @property
+    def size(self) -> int:
+        """The number of parameters P = Σ_l d_{l+1} d_l.
+
+        >>> LinearChain([np.ones((3, 2)), np.ones((4, 3))], np.eye(2), np.ones((4, 2))).size
+        18
+        """
+        return sum(weight.size for weight in self.weights)
+
+    def parameters(self) -> Array:
+        """All weights as one vector θ (P,): layer by layer, each row by row.
+
+        >>> LinearChain([[[1.0], [2.0]], [[3.0, 4.0]]], [[1.0]], [[0.0]]).parameters()
+        array([1., 2., 3., 4.])
+        """
+        return np.concatenate([weight.ravel() for weight in self.weights])
+
+    def with_parameters(self, theta: ArrayLike) -> Self:
+        """The model with the same data and the weights θ (P,), as ordered by `parameters`.
+
+        >>> chain = LinearChain([[[1.0], [2.0]], [[3.0, 4.0]]], [[1.0]], [[0.0]])
+        >>> chain.with_parameters([5, 6, 7, 8]).weights[1]
+        array([[7., 8.]])
+        """
+        vector = real_array("theta", theta, ndim=1)
+        require(len(vector) == self.size, f"theta must have length {self.size}", len(vector))
+        # The data are checked already; checking them again would cost an eigenvalue problem.
+        moved = copy.copy(self)
+        inputs.settle(moved, weights=tuple(self._layers(vector)))
+        return moved
+
+    def step(self, eta: float) -> Self:
+        """One step of gradient descent, θ − η∇loss.
+
+        >>> LinearChain([[[2.0]], [[3.0]]], [[1.0]], [[4.0]]).step(0.1).parameters()
+        array([1.4, 2.6])
+        """
+        return self.with_parameters(inputs.stepped(self.parameters(), eta, self.gradient()))
+
+    def _ridges(self) -> Array:
+        """λ_l for each parameter (P,)."""
+        return np.repeat(self.ridge, [weight.size for weight in self.weights])
+
+    def _layers(self, vectors: Array) -> Iterator[Array]:
+        """The parts of `vectors` (…, P) that belong to each layer, as (…, d_{l+1}, d_l)."""
+        start = 0
+        for weight in self.weights:
+            part = vectors[..., start : start + weight.size]
+            yield part.reshape(*vectors.shape[:-1], *weight.shape)
+            start += weight.size
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class LinearChain:
+class LinearChain(Layered):
     """A deep linear network x ↦ W_{L−1} ⋯ W_0 x together with the moments of its data.
 
     `weights` holds L matrices in order of application, weights[l] of shape (d_{l+1}, d_l);
@@ -65,31 +129,27 @@ class LinearChain:
     sigma_xx: Array
     sigma_yx: Array
     half_y2: float = 0.0
-    ridge: float | Sequence[float] = 0.0
+    ridge: Ridge = 0.0
 
     def __post_init__(self) -> None:
-        weights = _checked_weights(self.weights)
-        outputs, inputs = len(weights[-1]), weights[0].shape[1]
-        sigma_yx = real_array("sigma_yx", self.sigma_yx, ndim=2)
-        if sigma_yx.shape != (outputs, inputs):
-            raise ValueError(
-                f"sigma_yx must be {outputs}×{inputs} to match weights[{len(weights) - 1}] "
-                f"({_times(weights[-1])}) and weights[0] ({_times(weights[0])}), "
-                f"got {_times(sigma_yx)}"
-            )
-        object.__setattr__(self, "weights", weights)
-        object.__setattr__(self, "sigma_xx", _checked_moment(self.sigma_xx, weights[0]))
-        object.__setattr__(self, "sigma_yx", sigma_yx)
-        object.__setattr__(self, "half_y2", nonnegative_number("half_y2", self.half_y2))
-        object.__setattr__(self, "ridge", ridge_per_layer(self.ridge, len(weights)))
+        weights = checked_weights(self.weights)
+        first, last = weights[0], weights[-1]
+        sigma_yx, shape = real_array("sigma_yx", self.sigma_yx, ndim=2), (len(last), first.shape[1])
+        ends = f"weights[{len(weights) - 1}] ({_times(last.shape)}) and weights[0]"
+        expected = f"sigma_yx must be {_times(shape)} to match {ends} ({_times(first.shape)})"
+        require(sigma_yx.shape == shape, expected, _times(sigma_yx.shape))
+        inputs.settle(
+            self,
+            weights=weights,
+            sigma_xx=_checked_moment(self.sigma_xx, first),
+            sigma_yx=sigma_yx,
+            half_y2=inputs.nonnegative_number("half_y2", self.half_y2),
+            ridge=inputs.ridge_per_layer(self.ridge, len(weights)),
+        )
 
     @classmethod
     def from_data(
-        cls,
-        X: ArrayLike,
-        Y: ArrayLike,
-        weights: Iterable[ArrayLike],
-        ridge: float | Sequence[float] = 0.0,
+        cls, X: ArrayLike, Y: ArrayLike, weights: Sequence[ArrayLike], ridge: Ridge = 0.0
     ) -> Self:
         """The chain with the moments XXᵀ/N, YXᵀ/N and ½‖Y‖²/N of N samples, the columns of
         X (d_0, N) and Y (d_L, N).
@@ -98,20 +158,12 @@ class LinearChain:
         >>> chain.sigma_xx.item(), chain.sigma_yx.item(), chain.half_y2, chain.loss()
         (5.0, 3.5, 1.25, 4.25)
         """
-        inputs, targets = real_array("X", X, ndim=2), real_array("Y", Y, ndim=2)
-        samples = inputs.shape[1]
-        if samples == 0 or targets.shape[1] != samples:
-            raise ValueError(
-                "X and Y must have the same number of columns, at least 1, "
-                f"got {_times(inputs)} and {_times(targets)}"
-            )
-        return cls(
-            weights=cast(tuple[Array, ...], weights),
-            sigma_xx=inputs @ inputs.T / samples,
-            sigma_yx=targets @ inputs.T / samples,
-            half_y2=float(np.sum(targets**2) / (2 * samples)),
-            ridge=ridge,
-        )
+        x, y = real_array("X", X, ndim=2), real_array("Y", Y, ndim=2)
+        n, shapes = x.shape[1], f"{_times(x.shape)} and {_times(y.shape)}"
+        fit = y.shape[1] == n > 0
+        require(fit, "X and Y must have the same number of columns, at least 1", shapes)
+        half_y2 = float(np.sum(y**2) / (2 * n))
+        return cls(cast(Any, weights), x @ x.T / n, y @ x.T / n, half_y2, ridge)
 
     @property
     def depth(self) -> int:
@@ -126,15 +178,6 @@ class LinearChain:
         (2, 3, 4)
         """
         return (self.weights[0].shape[1], *(len(weight) for weight in self.weights))
-
-    @property
-    def size(self) -> int:
-        """The number of parameters P = Σ_l d_{l+1} d_l.
-
-        >>> LinearChain([np.ones((3, 2)), np.ones((4, 3))], np.eye(2), np.ones((4, 2))).size
-        18
-        """
-        return sum(weight.size for weight in self.weights)
 
     @property
     def product(self) -> Array:
@@ -182,29 +225,6 @@ class LinearChain:
         """
         return reduce(lambda C, W: W @ C, self.weights[l + 1 : k], np.eye(self.widths[l + 1]))
 
-    def parameters(self) -> Array:
-        """All weights as one vector θ (P,): layer by layer, each row by row.
-
-        >>> LinearChain([[[1.0], [2.0]], [[3.0, 4.0]]], [[1.0]], [[0.0]]).parameters()
-        array([1., 2., 3., 4.])
-        """
-        return np.concatenate([weight.ravel() for weight in self.weights])
-
-    def with_parameters(self, theta: ArrayLike) -> Self:
-        """The chain with the same data and the weights θ (P,), as ordered by `parameters`.
-
-        >>> chain = LinearChain([[[1.0], [2.0]], [[3.0, 4.0]]], [[1.0]], [[0.0]])
-        >>> chain.with_parameters([5, 6, 7, 8]).weights[1]
-        array([[7., 8.]])
-        """
-        vector = real_array("theta", theta, ndim=1)
-        if len(vector) != self.size:
-            raise ValueError(f"theta must have length {self.size}, got {len(vector)}")
-        # The moments are checked already; checking them again would cost an eigenvalue problem.
-        chain = copy.copy(self)
-        object.__setattr__(chain, "weights", tuple(self._layers(vector)))
-        return chain
-
     def loss(self) -> float:
         """½E‖Wx − y‖² + ½Σ_l λ_l‖W_l‖² = ½⟨W, WΣxx − 2Σyx⟩ + ½E‖y‖² + ½Σ_l λ_l‖W_l‖².
 
@@ -213,10 +233,7 @@ class LinearChain:
         """
         product = self.product
         fit = np.vdot(product, product @ self.sigma_xx - 2 * self.sigma_yx) / 2
-        decay = sum(
-            ridge * np.vdot(weight, weight) / 2
-            for ridge, weight in zip(self._ridge, self.weights, strict=True)
-        )
+        decay = np.dot(self.ridge, [np.vdot(weight, weight) for weight in self.weights]) / 2
         return float(fit + self.half_y2 + decay)
 
     def gradient(self) -> Array:
@@ -227,16 +244,8 @@ class LinearChain:
         """
         before, errors = self._states()
         slopes = [errors[0], *(error @ b.T for error, b in zip(errors[1:], before, strict=True))]
-        decays = (ridge * weight for ridge, weight in zip(self._ridge, self.weights, strict=True))
-        return np.concatenate([(s + d).ravel() for s, d in zip(slopes, decays, strict=True)])
-
-    def step(self, eta: float) -> Self:
-        """One step of gradient descent, θ − η∇loss.
-
-        >>> LinearChain([[[2.0]], [[3.0]]], [[1.0]], [[4.0]]).step(0.1).parameters()
-        array([1.4, 2.6])
-        """
-        return self.with_parameters(stepped(self.parameters(), eta, self.gradient()))
+        slope = np.concatenate([slope.ravel() for slope in slopes])
+        return slope + self._ridges() * self.parameters()
 
     def hessian(self, out: Array | None = None) -> Array:
         """The Hessian (P, P) of the loss, `gauss_newton() + functional()`, symmetric to rounding.
@@ -251,7 +260,7 @@ class LinearChain:
         """
         H = buffer(self.size, out)
         write_hessian(H, self.weights, self.after, self.before, self.sigma_xx, self.residual)
-        if any(self._ridge):
+        if any(self.ridge):
             H.reshape(-1)[:: self.size + 1] += self._ridges()
         return H
 
@@ -299,10 +308,8 @@ class LinearChain:
         array([580., 233.])
         """
         vector = np.asarray(v, dtype=np.float64)
-        if vector.ndim not in (1, 2) or len(vector) != self.size:
-            raise ValueError(
-                f"v must have shape ({self.size},) or ({self.size}, m), got {vector.shape}"
-            )
+        fits = vector.ndim in (1, 2) and len(vector) == self.size
+        require(fits, f"v must have shape ({self.size},) or ({self.size}, m)", vector.shape)
         return self._displaced_gradient(*self._states(), vector)
 
     def operator(self) -> LinearOperator:
@@ -312,39 +319,12 @@ class LinearChain:
         >>> LinearChain([[[3.0]], [[5.0]]], [[2.0]], [[7.0]]).operator() @ np.array([1.0, 10.0])
         array([580., 233.])
         """
-        before, errors = self._states()
-
-        def product(v: Array) -> Array:
-            return self._displaced_gradient(before, errors, v)
-
-        return LinearOperator(
-            (self.size, self.size),
-            matvec=product,
-            rmatvec=product,
-            matmat=product,
-            rmatmat=product,
-            dtype=np.float64,
-        )
+        product = partial(self._displaced_gradient, *self._states())
+        shape = (self.size, self.size)
+        return LinearOperator(shape, product, product, product, np.float64, product)
 
     def __repr__(self) -> str:
         return f"LinearChain(widths={self.widths}, size={self.size})"
-
-    @property
-    def _ridge(self) -> tuple[float, ...]:
-        """λ_l for each layer."""
-        return cast(tuple[float, ...], self.ridge)
-
-    def _ridges(self) -> Array:
-        """λ_l for each parameter (P,)."""
-        return np.repeat(self._ridge, [weight.size for weight in self.weights])
-
-    def _layers(self, vectors: Array) -> Iterator[Array]:
-        """The parts of `vectors` (…, P) that belong to each layer, as (…, d_{l+1}, d_l)."""
-        start = 0
-        for weight in self.weights:
-            part = vectors[..., start : start + weight.size]
-            yield part.reshape(*vectors.shape[:-1], *weight.shape)
-            start += weight.size
 
     def _states(self) -> tuple[list[Array], list[Array]]:
         """The states (B_1, …, B_{L−1}) and the errors (Δ_0, …, Δ_{L−1}), Δ_l = A_lᵀΩ."""
@@ -356,21 +336,20 @@ class LinearChain:
 
     def _displaced_gradient(self, before: list[Array], errors: list[Array], v: Array) -> Array:
         """The product of the Hessian and v (P,) or (P, m), by the recursion of `hvp`."""
-        steps = list(self._layers(v.T))
+        result = np.empty(v.shape[::-1])
+        steps, parts = list(self._layers(v.T)), list(self._layers(result))
         moved = [steps[0]]
         for weight, step, state in zip(self.weights[1:], steps[1:], before, strict=True):
             moved.append(weight @ moved[-1] + step @ state)
         slope = moved[-1] @ self.sigma_xx
-        parts = []
         for layer in range(self.depth - 1, 0, -1):
-            weight, step, error = self.weights[layer], steps[layer], errors[layer]
-            change = slope @ before[layer - 1].T + error @ moved[layer - 1].mT
-            parts.append(change + self._ridge[layer] * step)
-            slope = weight.T @ slope + step.mT @ error
-        parts.append(slope + self._ridge[0] * steps[0])
-        changes = zip(reversed(parts), self.weights, strict=True)
-        flat = [part.reshape(*v.shape[1:], weight.size) for part, weight in changes]
-        return np.concatenate(flat, axis=-1).T
+            np.matmul(slope, before[layer - 1].T, out=parts[layer])
+            parts[layer] += errors[layer] @ moved[layer - 1].mT
+            slope = self.weights[layer].T @ slope + steps[layer].mT @ errors[layer]
+        parts[0][...] = slope
+        if any(self.ridge):
+            result += self._ridges() * v.T
+        return result.T
 
 
 def gauss_newton_rank(chain: LinearChain) -> int:
@@ -380,12 +359,9 @@ def gauss_newton_rank(chain: LinearChain) -> int:
     >>> gauss_newton_rank(LinearChain([[[3.0], [0.0]], [[5.0, 0.0]]], [[2.0]], [[7.0]]))
     1
     """
-    layers = range(chain.depth)
-    alpha = [_rank(A, chain.weights[l + 1 :]) for l, A in zip(layers, chain.after, strict=True)]
-    beta = [
-        _rank(B @ chain.sigma_xx, [chain.sigma_xx, *chain.weights[:l]])
-        for l, B in zip(layers, chain.before, strict=True)
-    ]
+    W, Sigma = chain.weights, chain.sigma_xx
+    alpha = [_rank(A, W[l + 1 :]) for l, A in enumerate(chain.after)]
+    beta = [_rank(B @ Sigma, [Sigma, *W[:l]]) for l, B in enumerate(chain.before)]
     return int(np.diff(alpha, prepend=0) @ beta)
 
 
@@ -401,26 +377,24 @@ def _symmetric(block: Callable[[int, int], NDArray[Any]], depth: int) -> Array:
     return np.block([[block(k, l) if l <= k else block(l, k).T for l in layers] for k in layers])
 
 
-def _times(matrix: Array) -> str:
-    """The shape of a matrix as text, 2×3."""
-    return "×".join(map(str, matrix.shape))
+def _times(shape: Sequence[int]) -> str:
+    """A shape as text, 2×3."""
+    return "×".join(map(str, shape))
 
 
-def _checked_weights(weights: Iterable[ArrayLike]) -> tuple[Array, ...]:
-    """The weights as read-only float64 matrices, each taking what the one before it gives."""
-    if isinstance(weights, str) or not isinstance(weights, Iterable):
-        raise TypeError(f"weights must be a sequence of matrices, got {weights!r}")
-    checked = tuple(real_array(f"weights[{i}]", weight, ndim=2) for i, weight in enumerate(weights))
-    if not checked:
-        raise ValueError("weights must hold at least one matrix, got none")
+def checked_weights(weights: Sequence[ArrayLike]) -> tuple[Array, ...]:
+    """The weights as read-only float64 matrices, each taking what the one before it gives.
+
+    >>> checked_weights([[[1, 2]], [[3]]])
+    (array([[1., 2.]]), array([[3.]]))
+    """
+    checked = inputs.real_arrays("weights", weights, ndim=2)
     for i, weight in enumerate(checked):
-        if weight.size == 0:
-            raise ValueError(f"weights[{i}] must not be empty, got {_times(weight)}")
-        if i > 0 and weight.shape[1] != len(checked[i - 1]):
-            raise ValueError(
-                f"weights[{i}] must have {len(checked[i - 1])} columns to match weights[{i - 1}] "
-                f"({_times(checked[i - 1])}), got {_times(weight)}"
-            )
+        require(weight.size, f"weights[{i}] must not be empty", _times(weight.shape))
+    for i, (below, above) in enumerate(pairwise(checked)):
+        match = f"to match weights[{i}] ({_times(below.shape)})"
+        expected = f"weights[{i + 1}] must have {len(below)} columns {match}"
+        require(above.shape[1] == len(below), expected, _times(above.shape))
     return checked
 
 
@@ -428,17 +402,10 @@ def _checked_moment(sigma_xx: ArrayLike, first: Array) -> Array:
     """Σxx as a read-only float64 matrix, made exactly symmetric; refused when it is not symmetric
     or not positive semidefinite beyond rounding.
     """
-    moment = real_array("sigma_xx", sigma_xx, ndim=2)
-    width = first.shape[1]
-    if moment.shape != (width, width):
-        raise ValueError(
-            f"sigma_xx must be {width}×{width} to match weights[0] ({_times(first)}), "
-            f"got {_times(moment)}"
-        )
-    slack = MOMENT_TOLERANCE * np.abs(moment).max()
-    asymmetry = np.abs(moment - moment.T).max()
-    if asymmetry > slack:
-        raise ValueError(f"sigma_xx must be symmetric, but max|Σ − Σᵀ| = {asymmetry:.3g}")
+    moment, width = real_array("sigma_xx", sigma_xx, ndim=2), first.shape[1]
+    expected = f"sigma_xx must be {width}×{width} to match weights[0] ({_times(first.shape)})"
+    require(moment.shape == (width, width), expected, _times(moment.shape))
+    slack = inputs.require_symmetric("sigma_xx", moment)
     moment = (moment + moment.T) / 2
     lowest = np.linalg.eigvalsh(moment)[0]
     if lowest < -width * slack:

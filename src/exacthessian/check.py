@@ -20,9 +20,12 @@ from exacthessian.ledger import faults
 
 
 def _unprinted(table: Mapping[str, Any], book: Path) -> list[str]:
-    """The records that the accepted notebook of their page does not print."""
+    """Where the ledger and what the accepted notebooks print differ."""
+    everything = "\n".join(map(_printed, sorted(book.rglob("*.ipynb"))))
     problems = []
     for row in [*table["claims"], *table["figures"]]:
+        if not row["cell"] and f"\n{row['id']}: " in everything:
+            problems.append(f"{row['id']}: a notebook prints a record that the ledger has not")
         if row.get("leaf", True) and row["cell"]:
             page = row["cell"].partition(".html#")[0].removeprefix("book/")
             note = f" ({row['note']})" if row["note"] else ""
@@ -38,7 +41,7 @@ def _printed(notebook: Path) -> str:
     cells = json.loads(notebook.read_text(encoding="utf-8"))["cells"]
     outputs = (output for cell in cells for output in cell.get("outputs", []))
     texts = (o.get("text") or o.get("data", {}).get("text/plain", "") for o in outputs)
-    return "\n".join("".join(text) for text in texts)
+    return "\n".join(["", *("".join(text) for text in texts)])
 
 
 def _main(arguments: Sequence[str]) -> int:

@@ -19,6 +19,7 @@ outputs of the executed pages (`exacthessian.ledger`), and anybody can check it 
 import ast
 import hashlib
 import hmac
+import importlib
 import inspect
 import json
 import math
@@ -26,14 +27,14 @@ import os
 import sys
 import time
 import tomllib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, fields, is_dataclass, replace
 from functools import cache
 from html import escape
 from importlib.resources import files
 from pathlib import Path
-from types import CodeType
+from types import CodeType, FunctionType
 from typing import Any, Self
 
 import numpy as np
@@ -59,6 +60,13 @@ FIGURE_STATUSES = (
     "not possible here",
     "not attempted",
 )
+KINDS = {  # what a registry row expects of its check
+    "equal": "a function and the truth, case by case",
+    "count": "a function and the truth in whole numbers, with no tolerance",
+    "number": "one number that the cell computes, such as the excess over a bound",
+    "measured": "an effect over seeds",
+    "open": "a reason why it is not attempted",
+}
 LEAST_SEEDS = 8
 TIE = 1e-9  # cases whose errors agree so well are equally bad, and the first is named
 SEAL = "EXACTHESSIAN_SEAL"
@@ -91,7 +99,9 @@ class Claim:
     `id` is `<paper>/<kind>-<number>`, with `.<part>` behind it for one part of a claim whose parts
     may get different verdicts. `hypotheses` are the paper's, its proof's included; `uses` are the
     ids that its printed proof leans on; `form` is its numbered function, as a path below the
-    package. `full_size` says what a figure costs at the paper's own size.
+    package. `kind` is one of `KINDS`, and `loosest` the largest tolerance that its checks may have;
+    a form is refuted only by a larger error. `full_size` says what a figure costs at the paper's
+    own size.
     """
 
     id: str
@@ -100,6 +110,8 @@ class Claim:
     hypotheses: tuple[str, ...] = ()
     uses: tuple[str, ...] = ()
     form: str = ""
+    kind: str = "equal"
+    loosest: float = 1e-6
     parts: tuple[str, ...] = ()
     erratum: Erratum | None = None
     full_size: str = ""
@@ -184,13 +196,17 @@ def _claims_of(name: str, row: Mapping[str, Any]) -> list[Claim]:
     try:
         whole = dict(row)
         parts, errata = whole.pop("parts", {}), whole.pop("errata", {})
-        if not errata.keys() <= parts.keys():
-            raise ValueError(f"errata must name parts of the claim, got {sorted(errata)}")
+        checks = {f: whole.pop(f) for f in ("kind", "loosest") if parts and f in row}
+        for field, given in {"errata": errata, **checks}.items():
+            if isinstance(given, dict) and not given.keys() <= parts.keys():
+                raise ValueError(f"{field} must name parts of the claim, got {sorted(given)}")
         claims = [_claim(name, whole | {"parts": tuple(f"{name}/{key}.{part}" for part in parts)})]
         inherited = {field: row[field] for field in ("place", "hypotheses", "uses")}
         for part, given in parts.items():
             key = f"{row['id']}.{part}"
             own = {"statement": given} if isinstance(given, str) else given
+            said = ((f, v if isinstance(v, dict) else {part: v}) for f, v in checks.items())
+            own = {**own, **{field: value[part] for field, value in said if part in value}}
             claims.append(_claim(name, inherited | own | {"id": key, "erratum": errata.get(part)}))
     except (KeyError, TypeError, ValueError) as error:
         problem = f"missing key {error}" if isinstance(error, KeyError) else error
@@ -208,7 +224,11 @@ def _claim(name: str, row: Mapping[str, Any]) -> Claim:
     path = form if "." in form or not form else f"papers.{_raw(name)['chapter']}.{form}"
     if path and definition(path) is None:
         raise ValueError(f"form {form!r} is no function of the package")
-    made = {"hypotheses": tuple(hypotheses), "uses": uses, "form": path}
+    kind, loosest = row.get("kind", Claim.kind), row.get("loosest", Claim.loosest)
+    loosest = 0.0 if kind == "count" else loosest
+    if kind not in KINDS or not 0 <= loosest < 1 or (kind == "count" and "loosest" in row):
+        raise ValueError(f"kind {kind!r} with loosest {loosest!r} is no check; see claims.KINDS")
+    made = {"hypotheses": tuple(hypotheses), "uses": uses, "form": path, "loosest": loosest}
     made |= {"id": f"{name}/{row['id']}", "erratum": erratum and Erratum(**erratum)}
     return Claim(**{**row, **made})
 
@@ -345,6 +365,15 @@ class Interval:
     seeds: int
     above: float
 
+    @property
+    def verdict(self) -> str:
+        """What the interval decides, or that it does not."""
+        if self.seeds < LEAST_SEEDS or not self.low <= self.mean <= self.high:
+            raise ClaimError(f"{self} is no interval over at least {LEAST_SEEDS} seeds")
+        if self.low > self.above:
+            return "analogue agrees"
+        return "analogue disagrees" if self.high < self.above else "analogue undecided"
+
     def __str__(self) -> str:
         return (
             f"{self.mean:.3g}, 95 % interval [{self.low:.3g}, {self.high:.3g}] over {self.seeds} "
@@ -412,36 +441,41 @@ class Record:
         return "\n".join(lines + [f"  {name}: {fact}" for name, fact in self.facts])
 
 
-def decide(record: Record, form: str = "") -> str:
+def decide(record: Record, subject: Claim) -> str:
     """The verdict that follows from the checks of a record; what it says itself is not looked at.
 
-    A claim with a numbered function, `form`, is decided by that function.
+    The checks must be of the kind that the registry's row `subject` states, and a claim with a
+    numbered function is decided by that function.
 
-    >>> decide(Record("paper/lemma-1", "", printed=Check(0.3, 1e-10), note="L = 2"))
+    >>> subject = Claim("paper/lemma-1", "Lemma 1", "...", kind="number")
+    >>> decide(Record("paper/lemma-1", "", printed=Check(0.3, 1e-10), note="L = 2"), subject)
     'fails'
     """
-    printed, corrected, id = record.printed, record.corrected, record.id
-    deciding = corrected or printed
-    if form and deciding is not None and deciding.function != form:
+    printed, corrected, exception = record.printed, record.corrected, record.exception
+    for check in filter(None, (printed, corrected, exception)):
+        _require_support(check, subject)
+    deciding, id = corrected or printed, subject.id
+    if subject.form and deciding is not None and deciding.function != subject.form:
         decided = deciding.function or "a plain number"
-        raise ClaimError(f"{id}: it must be decided by {form}, not {decided}")
+        raise ClaimError(f"{id}: it must be decided by {subject.form}, not {decided}")
+    if (subject.kind == "measured") != (record.interval is not None):
+        raise ClaimError(f"{id}: effects over seeds and kind 'measured' need each other")
     if record.interval is not None:
-        interval = record.interval
-        if interval.low > interval.above:
-            return "analogue agrees"
-        return "analogue disagrees" if interval.high < interval.above else "analogue undecided"
+        return record.interval.verdict
+    if subject.kind == "open":
+        if not record.note or deciding or exception or record.differs:
+            raise ClaimError(f"{id}: it is 'open': say why it is not attempted, and nothing else")
+        return "not attempted"
     if printed is None:
-        if record.note and not (corrected or record.exception or record.differs):
-            return "not attempted"
         raise ClaimError(f"{id}: the printed form was not checked")
     if record.differs:
         return "analogue agrees" if printed.passes else "analogue disagrees"
     if printed.passes:
         if corrected is not None:
             raise ClaimError(f"{id}: a corrected form needs a printed form that fails")
-        if record.exception is None:
+        if exception is None:
             return "holds"
-        if record.exception.passes:
+        if exception.passes:
             raise ClaimError(f"{id}: the printed form passes on its exceptions too, so it holds")
         return "holds generically"
     if corrected is None:
@@ -454,6 +488,21 @@ def decide(record: Record, form: str = "") -> str:
     if not corrected.passes:
         raise ClaimError(f"{id}: the corrected form fails too ({corrected})")
     return "misprint" if record.where else "corrected"
+
+
+def _require_support(check: Check, subject: Claim) -> None:
+    """Refuse a check whose numbers the registry's row does not allow."""
+    id, error, tol, loosest = subject.id, check.error, check.tol, subject.loosest
+    if not 0 <= tol <= loosest:
+        raise ClaimError(f"{id}: the registry allows tolerances up to {loosest:g}, got {tol}")
+    if not error >= 0:
+        raise ClaimError(f"{id}: an error must be at least 0, got {error}")
+    if tol < error <= loosest:
+        raise ClaimError(f"{id}: an error of {error:g} refutes nothing, {loosest:g} is allowed")
+    if subject.kind not in ("equal", "count", "number") or (
+        check.cases < 1 and subject.kind != "number"
+    ):
+        raise ClaimError(f"{id}: kind {subject.kind!r} expects {KINDS[subject.kind]}")
 
 
 @dataclass(frozen=True)
@@ -480,8 +529,8 @@ class Referee:
         """Check the claim as printed, under the paper's own hypotheses.
 
         Either `printed(form, truth, cases, tol)`: both functions are called on every case (a tuple
-        is unpacked), and the worst `gap` is kept. Or `printed(error=…, tol=…, unit=…, size=…)` for
-        a claim that is no formula; a tolerance must be below the `size` of what is claimed.
+        is unpacked), and the worst `gap` is kept. Or `printed(error=…, tol=…, unit=…)` for a claim
+        that is no formula, of kind `number`.
         """
         self._check("printed", *given, **options)
 
@@ -542,35 +591,30 @@ class Referee:
         *,
         error: float | None = None,
         unit: str = "",
-        size: float = 1.0,
     ) -> None:
         id = self.subject.id
         if kind in self._facts:
             raise ClaimError(f"{id}: the {kind} form was checked twice")
-        if tol is None or not 0 <= tol < abs(size):
-            raise ClaimError(
-                f"{id}: {kind} tolerance must be below the size of the claimed quantity, "
-                f"{abs(size):g}, got {tol}"
-            )
+        if tol is None:
+            raise ClaimError(f"{id}: {kind} needs a tolerance")
         if error is not None:
-            if math.isnan(error) or error < 0:
-                raise ClaimError(f"{id}: {kind} error must be at least 0, got {error}")
-            self._facts[kind] = Check(float(error), float(tol), unit)
-            return
-        if form is None or truth is None or cases is None:
+            check = Check(float(error), float(tol), unit)
+        elif form is None or truth is None or cases is None:
             raise ClaimError(f"{id}: {kind} needs a form, the truth and cases, or an error")
-        comparison = _Comparison(kind, form, truth, tuple(cases), float(tol))
-        if not comparison.cases:
-            raise ClaimError(f"{id}: {kind} needs at least one case")
-        self.comparisons.append(comparison)
-        self._facts[kind] = _compared(comparison, self.subject.form, unit)
+        else:
+            comparison = _Comparison(kind, form, truth, tuple(cases), float(tol))
+            _require_contrast(comparison, self.subject)
+            self.comparisons.append(comparison)
+            check = _compared(comparison, self.subject.form, unit)
+        _require_support(check, self.subject)
+        self._facts[kind] = check
 
     @property
     def record(self) -> Record:
         """The checks and their verdict as data."""
         seconds = round(time.perf_counter() - self._started, 2)
         record = Record(self.subject.id, "", **self._facts, seconds=seconds)
-        return replace(record, verdict=decide(record, self.subject.form))
+        return replace(record, verdict=decide(record, self.subject))
 
     @property
     def verdict(self) -> str:
@@ -587,11 +631,11 @@ def claim(id: str, show: bool = True) -> Iterator[Referee]:
     check that cannot support one is a sentence in a box; everywhere else it is an error.
 
     >>> with claim("depth-not-data/statement-isometry") as c:
-    ...     c.printed(error=0.5, tol=1e-10, unit="of the input")
-    ...     c.counterexample("one learned direction of two")
+    ...     c.printed(float, abs, [1.0, -1.0], tol=1e-10)
+    ...     c.counterexample("a negative number")
     depth-not-data/statement-isometry: fails
-      printed form: off by 0.5 of the input (allowed 1e-10)
-      counterexample: one learned direction of two
+      printed form: 2 cases against abs: off by 2 at -1.0 (allowed 1e-10)
+      counterexample: a negative number
     """
     referee = Referee(_look_up(id, "claims"))
     try:
@@ -610,14 +654,13 @@ def claim(id: str, show: bool = True) -> Iterator[Referee]:
 def not_attempted(id: str, reason: str) -> None:
     """Record why a claim is left open.
 
-    >>> not_attempted("beyond-edge-of-stability/theorem-2", "needs the authors' data")
-    beyond-edge-of-stability/theorem-2: not attempted
+    >>> not_attempted("beyond-edge-of-stability/definition-1", "needs the authors' data")
+    beyond-edge-of-stability/definition-1: not attempted
       reason: needs the authors' data
     """
     subject = _look_up(id, "claims")
-    if not reason.strip():
-        raise ClaimError(f"{id}: say why it is not attempted")
-    record = Record(id, "not attempted", note=reason)
+    record = Record(id, "not attempted", note=reason.strip())
+    decide(record, subject)
     _show(subject, "claim", asdict(record), str(record))
 
 
@@ -649,23 +692,41 @@ def _look_up(id: str, kind: str) -> Claim:
     return known[id]
 
 
+def _require_contrast(comparison: _Comparison, subject: Claim) -> None:
+    """Refuse a comparison that cannot fail, or that has fewer cases than it counts."""
+    form, truth, cases = comparison.form, comparison.truth, comparison.cases
+    if not cases or len({_key(case) for case in cases}) < len(cases):
+        raise ClaimError(f"{subject.id}: {comparison.kind} needs cases, each of them once")
+    path = subject.form if subject.form and "." not in _function(subject.form).__qualname__ else ""
+    if truth is form or (path and _calls(truth, path, depth=0)):
+        raise ClaimError(f"{subject.id}: the truth must not be computed by the form it judges")
+
+
+def _key(case: Any) -> Any:
+    """What two equal cases have in common."""
+    if isinstance(case, np.ndarray):
+        return case.shape, case.tobytes()
+    if isinstance(case, tuple | list):
+        return tuple(map(_key, case))
+    if is_dataclass(case):
+        return type(case), *(_key(getattr(case, field.name)) for field in fields(case))
+    return case if isinstance(case, Hashable) else id(case)
+
+
 def _compared(comparison: _Comparison, form_path: str, unit: str) -> Check:
     """Call form and truth on every case and keep the worst."""
-    before = _derivatives_taken()
-    worst, error = None, -1.0
-    for case in live.progress(comparison.cases, "cases"):
-        arguments = case if isinstance(case, tuple) else (case,)
-        here = gap(comparison.form(*arguments), comparison.truth(*arguments))
-        if here > error * (1 + TIE):  # else another machine's rounding would choose
-            worst = case
-        error = max(error, here)
+    before, cases = _derivatives_taken(), comparison.cases
+    given = (case if isinstance(case, tuple) else (case,) for case in live.progress(cases, "cases"))
+    gaps = [gap(comparison.form(*case), comparison.truth(*case)) for case in given]
+    error = float(np.max(gaps))  # not a number, if one of them is not
+    worst = next((c for c, here in zip(cases, gaps, strict=True) if here * (1 + TIE) >= error), "")
     uses_form = form_path and _calls(comparison.form, form_path)
     function = form_path if uses_form else _name(comparison.form)
     return Check(
         error=error,
         tol=comparison.tol,
         unit=unit,
-        cases=len(comparison.cases),
+        cases=len(cases),
         worst=_short(worst),
         function=function,
         source=source_hash(form_path) if uses_form else "",
@@ -690,19 +751,45 @@ def _name(function: Callable[..., Any]) -> str:
     return "a formula of this page" if "<lambda>" in name else name.rpartition(".")[2]
 
 
-def _calls(function: Callable[..., Any], path: str) -> bool:
-    """Whether a function is the package's function of this path, or calls it by its name."""
-    name = path.rpartition(".")[2]
-    if _name(function) == path:
-        return True
-    function = getattr(function, "func", function)  # functools.partial
-    code = getattr(inspect.unwrap(function), "__code__", None)
-    if code is None:
-        return False
-    seen = _names_in(code)
-    helpers = (getattr(function, "__globals__", {}).get(other) for other in seen)
-    codes = (getattr(helper, "__code__", None) for helper in helpers)
-    return name in seen or any(name in _names_in(inner) for inner in codes if inner)
+def _calls(function: Callable[..., Any], path: str, depth: int = 1) -> bool:
+    """Whether a function is the package's function of this path, or calls it: itself, or through
+    functions of the page at most `depth` deep. Of a method called on an object the name must do.
+    """
+    target = _function(path)
+    function = inspect.unwrap(getattr(function, "func", function))  # functools.partial
+    if function is target or not isinstance(function, FunctionType):
+        return function is target
+    names, objects = _names_in(function.__code__), _objects_in(function)
+    if target.__name__ in names:
+        if "." in target.__qualname__:
+            return True
+        objects += [getattr(one, target.__name__, None) for one in objects]
+    deeper = (one for one in objects if isinstance(one, FunctionType) and depth > 0)
+    return any(inspect.unwrap(one) is target for one in objects) or any(
+        _calls(one, path, depth - 1) for one in deeper
+    )
+
+
+def _function(path: str) -> Any:
+    """The function of the package that a path leads to, as it is in its file."""
+    file = source_file(path)
+    assert file is not None  # the registry was read
+    folders = file.parent if file.name == "__init__.py" else file.with_suffix("")
+    parts = folders.relative_to(PACKAGE).parts
+    found: Any = importlib.import_module(".".join(["exacthessian", *parts]))
+    for name in path.split(".")[len(parts) :]:
+        found = getattr(found, name)
+    found = inspect.unwrap(getattr(found, "fget", found))
+    if found.__code__.co_filename != str(file):
+        raise ClaimError(f"{path} is not the function of the package")
+    return found
+
+
+def _objects_in(function: Any) -> list[Any]:
+    """What the names in a function's code stand for."""
+    closed = [cell.cell_contents for cell in function.__closure__ or ()]
+    names = _names_in(function.__code__)
+    return closed + [function.__globals__[name] for name in names if name in function.__globals__]
 
 
 def _names_in(code: CodeType) -> set[str]:
@@ -729,6 +816,8 @@ def _show(subject: Claim, kind: str, entry: Mapping[str, Any], text: str) -> Non
     The record travels inside the HTML, because a cache of executed notebooks keeps an output's
     data but not its metadata; a seal shows that this module wrote it.
     """
+    if replaced := [name for owner, name, was in _AS_WRITTEN if vars(owner).get(name) is not was]:
+        raise ClaimError(f"{subject.id}: {replaced[0]} of exacthessian.claims was replaced")
     data = json.dumps({kind: entry}, sort_keys=True)
     box = (
         f'<div class="eh-verdict" id="{escape(subject.anchor)}" data-record="{escape(data)}" '
@@ -741,3 +830,10 @@ def _seal(data: str) -> str:
     """The seal of a record's JSON under the build's key, which a kernel inherits."""
     secret = os.environ.get(SEAL, "")
     return hmac.new(secret.encode(), data.encode(), hashlib.sha256).hexdigest()
+
+
+_AS_WRITTEN = [  # what measures and decides; a record is shown only if it still does
+    (owner, name, value)
+    for owner in (sys.modules[__name__], Check, Interval, Record, Referee)
+    for name, value in list(vars(owner).items())
+]

@@ -6,27 +6,14 @@ figure can look back without running again.
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Generic, Protocol, Self, TypeVar
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 
-from exacthessian.inputs import Array, real_array, whole_number
+from exacthessian.inputs import Array, guard, real_array, require, whole_number
 from exacthessian.live import progress
 
-
-class Model(Protocol):
-    """A network with its data: what has a loss and can take a step of gradient descent."""
-
-    def loss(self) -> float:
-        """The loss."""
-        ...
-
-    def step(self, eta: float) -> Self:
-        """The model after one step θ − η∇loss."""
-        ...
-
-
-State = TypeVar("State", bound=Model)
+State = TypeVar("State")  # a network with its data, which has a `loss()` and a `step(eta)`
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,9 +26,6 @@ class Descent(Generic[State]):
     times: tuple[int, ...]
     states: tuple[State, ...]
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "losses", real_array("losses", self.losses, ndim=1))
-
     @property
     def last(self) -> State:
         """The latest recorded state."""
@@ -49,10 +33,7 @@ class Descent(Generic[State]):
 
 
 def descend(
-    start: State,
-    eta: float,
-    steps: int,
-    record: Iterable[int] | None = None,
+    start: State, eta: float, steps: int, record: Iterable[int] | None = None
 ) -> Descent[State]:
     """`steps` steps θ ← θ − η∇loss from `start`, any model with a loss and a step, keeping the
     states at the steps in `record` (each from 0 to `steps`; when None, all of them).
@@ -67,12 +48,11 @@ def descend(
     """
     total = whole_number("steps", steps, least=0)
     wanted = set(range(total + 1) if record is None else record)
+    require(wanted, "record must name at least one step", "none")
     for time in wanted:
-        if whole_number("record", time, least=0) > total:
-            raise ValueError(f"record must not go beyond the {total} steps, got {time}")
-    if not wanted:
-        raise ValueError("record must name at least one step, got none")
-    state = start
+        late = whole_number("record", time, least=0) > total
+        require(not late, f"record must not go beyond the {total} steps", time)
+    state: Any = start
     losses, states = [state.loss()], [state] if 0 in wanted else []
     for time in progress(range(1, total + 1), "steps"):
         try:
@@ -83,12 +63,15 @@ def descend(
             raise
         if time in wanted:
             states.append(state)
-    return Descent(np.array(losses), tuple(sorted(wanted)), tuple(states))
+    return Descent(real_array("losses", losses, ndim=1), tuple(sorted(wanted)), tuple(states))
 
 
-def _finite_loss(state: Model, eta: float) -> float:
+def _finite_loss(state: Any, eta: float) -> float:
     with np.errstate(over="ignore", invalid="ignore"):
-        loss = state.loss()
+        loss = float(state.loss())
     if not np.isfinite(loss):
         raise ValueError(f"eta = {eta} makes the loss overflow")
     return loss
+
+
+guard(globals())

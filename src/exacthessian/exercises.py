@@ -57,9 +57,7 @@ COMPUTED: Mapping[str, Callable[[], object]] = {
     "eos-ex-golden": lambda: mode.doubling_steps(2, 1.0, 2)[1],
     "eos-ex-one-step": lambda: mode.edge(2, 10.0),
     "eos-ex-growing-gap": lambda: np.sqrt(3) / abs(2 * 1 - 3),
-    "eos-ex-rotating-equal": lambda: (
-        1 / np.divide(*mode.two_cycle(3, 10.0, 1.1 * mode.edge(3, 10.0)))
-    ),
+    "eos-ex-rotating-equal": lambda: 1 / np.divide(*mode.two_cycle(3, 1.0, 2.2 / 3)),
     "eos-ex-digits": lambda: mode.transverse_growth(3, 1.0, 0.9, 2.24 / 3) * 1e5 / np.log(2),
     "eos-ex-scalar": lambda: np.exp(2 * mode.transverse_growth(3, 1.0, 0.9, 2.2 / 3)),
     "eos-ex-which": lambda: mode.doubling_steps(4, 1.0, 2)[1] / 8,
@@ -82,14 +80,14 @@ COMPUTED: Mapping[str, Callable[[], object]] = {
 }
 
 
-class Reply(str):
+class _Reply(str):
     """A sentence that a notebook shows without quotes."""
 
     def __repr__(self) -> str:
         return str(self)
 
 
-def check_exercise(label: str, answer: object) -> Reply:
+def check_exercise(label: str, answer: object) -> _Reply:
     """Whether `answer`, a number or a list of numbers in any order, is right for an exercise.
 
     >>> check_exercise("eos-ex-hand", "2/2")
@@ -101,14 +99,14 @@ def check_exercise(label: str, answer: object) -> Reply:
     """
     if str(label) not in CHECKABLE:
         near = ", ".join(get_close_matches(str(label), CHECKABLE, 3, cutoff=0.0))
-        return Reply(f"No exercise with a checkable answer is called {label!r}; near: {near}.")
+        return _Reply(f"No exercise with a checkable answer is called {label!r}; near: {near}.")
     try:
         given = np.sort(list(_numbers(answer)))
     except (TypeError, ValueError, ArithmeticError):
-        return Reply(f"Not yet: a number or a list of numbers is expected, got {answer!r}.")
+        return _Reply(f"Not yet: a number or a list of numbers is expected, got {answer!r}.")
     right = _right_answer(label)
     verdict = _what_is_off(given, right, TOLERANCE.get(label, RTOL))
-    return Reply(f"Not yet: {verdict}." if verdict else "Right.")
+    return _Reply(f"Not yet: {verdict}." if verdict else "Right.")
 
 
 def _right_answer(label: str) -> Array:

@@ -1,49 +1,62 @@
 """Figures in the house style, and sliders that work without a kernel.
 
-Theory is a line and measurement is a marker, so that the eye does the check. Colours are from the
-Okabe–Ito palette, which colour-blind readers can tell apart.
+Theory is a line and measurement is a marker, so that the eye does the check. Purple is dominant,
+orange is bulk, green is zero. Colour-blind readers can tell any two colours apart. A notebook shows
+a figure as SVG that carries its numbers, and the built book makes the dark twin and the table.
 """
 
 import base64
+import csv
 import io
+import re
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from html import escape
-from itertools import product
+from itertools import chain, cycle, product
+from types import MappingProxyType
 from typing import Any
 
-import ipywidgets as widgets
 import matplotlib.pyplot as plt
 import numpy as np
 from cycler import cycler
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.patheffects import withStroke
 from matplotlib.ticker import ScalarFormatter
-from numpy.typing import ArrayLike
-from PIL import Image
+from numpy.typing import ArrayLike, NDArray
 
-from exacthessian.live import progress
+from exacthessian.live import notebook, progress
 from exacthessian.spectrum import Spectrum
+from exacthessian.widget import Moving, flip_book
 
-PURPLE, ORANGE, GREEN = "#7b3f9d", "#e69f00", "#009e73"
-BLUE, SKY, VERMILION, GREY = "#0072b2", "#56b4e9", "#d55e00", "#6b6b6b"
-BAR_TOLERANCE = 2e-3
-CURVE_DECIMALS = 5
+PURPLE, ORANGE, GREEN = "#87238b", "#c98600", "#00a068"
+BLUE, SKY, VERMILION, GREY = "#0a55c0", "#5a94ec", "#b0431c", "#6b6b6b"
+PALETTE = (PURPLE, ORANGE, GREEN, BLUE, VERMILION, SKY, GREY)
+MEASURED = "exact Hessian"
 LINEAR_STEPS = 10
+STYLES = ("--", "-.", ":")
+THIN: dict[str, Any] = {"linewidth": 1.3, "zorder": 1}
 LONG_RUN = 100
+WIDTH = 5.0  # inches: letters of 11 points are still 10 pixels high on a phone
+LETTERS = 60  # across the width
+MANY = 3000  # points of one line; more are drawn as pixels
 HOUSE_STYLE: dict[Any, Any] = {
     "axes.grid": True,
-    "axes.prop_cycle": cycler(color=[BLUE, ORANGE, GREEN, PURPLE, VERMILION, SKY, GREY]),
-    "axes.spines.right": False,
-    "axes.spines.top": False,
+    "axes.prop_cycle": cycler(color=PALETTE),
+    **dict.fromkeys(("axes.spines.right", "axes.spines.top", "legend.frameon"), False),
     "figure.constrained_layout.use": True,
-    "figure.dpi": 110,
-    "figure.figsize": (6.6, 3.6),
-    "font.size": 11,
+    "figure.dpi": 100,
+    "figure.figsize": (WIDTH, 3.2),
+    **dict.fromkeys(("font.size", "axes.titlesize"), 11),
+    **dict.fromkeys(("legend.fontsize", "xtick.labelsize", "ytick.labelsize"), 10),
     "grid.alpha": 0.25,
-    "legend.frameon": False,
+    **dict.fromkeys(("legend.handlelength", "legend.columnspacing"), 1.2),
     "lines.linewidth": 1.8,
 }
+HALO = withStroke(linewidth=3, foreground="white")
+QUIET: dict[str, Any] = {"fontsize": 10, "path_effects": [HALO]}
+Points = tuple[ArrayLike, ArrayLike] | NDArray[np.float64]
 
 
 def house_style() -> Any:
@@ -54,6 +67,151 @@ def house_style() -> Any:
     False
     """
     return plt.rc_context(HOUSE_STYLE)
+
+
+@dataclass(frozen=True)
+class Plot:
+    """One pair of axes: `lines` maps a name to theory (x, y), drawn as a line with gaps at NaN;
+    `dots` maps one to measurements (x, y), drawn as markers; `levels` maps one to the height of a
+    dashed horizontal line, `marks` one to the place of a dotted vertical line, both named in place.
+
+    The n-th line and the n-th dots have the n-th colour of the house, or that in `colours`. `log`
+    names the logarithmic axes ("x", "y"; "t" for a long time), `limits` bounds the
+    vertical axis and `span` the other.
+    """
+
+    title: str = ""
+    x: str = ""
+    y: str = ""
+    lines: Mapping[str, Points] = field(default_factory=dict)
+    dots: Mapping[str, Points] = field(default_factory=dict)
+    levels: Mapping[str, float] = field(default_factory=dict)
+    marks: Mapping[str, float] = field(default_factory=dict)
+    log: str = ""
+    limits: tuple[float, float] | None = None
+    span: tuple[float, float] | None = None
+    size: float = 3.0
+    width: float = 1.8
+    colours: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def names(self) -> list[str]:
+        """What its legend says."""
+        named = dict.fromkeys(chain(self.lines, self.dots))
+        return [name for name in named if name.strip() and not name.startswith("_")]
+
+
+def plots(panels: Sequence[Plot], columns: int = 1, height: float = 3.0) -> Figure:
+    """Panels side by side, `columns` in a row, each `height` inches high, with the legend above:
+    one for all, where all have the same names.
+    """
+    shared = len(panels) > 1 and all(panel.names == panels[0].names for panel in panels)
+    rows = -(-len(panels) // columns)
+    entries = [0 if shared else -(-len(p.names) // _abreast(p.names, columns)) for p in panels]
+    tall = [height + 0.19 * max(entries[r * columns : (r + 1) * columns]) for r in range(rows)]
+    with house_style():
+        figure, grid = plt.subplots(
+            rows, columns, squeeze=False, figsize=(WIDTH, 0.3 + sum(tall)), height_ratios=tall
+        )
+        for axes in grid.flat[len(panels) :]:
+            axes.set_visible(False)
+        for place, (panel, axes) in enumerate(zip(panels, grid.flat, strict=False)):
+            _draw(axes, panel)
+            _name(axes, panel, columns, shared)
+            if place % columns and panel.y == panels[place - 1].y:
+                axes.set_ylabel("")
+                same = panel.limits is not None and panel.limits == panels[place - 1].limits
+                axes.tick_params(labelleft=not same)
+            if place + columns < len(panels) and panel.x == panels[place + columns].x:
+                axes.set_xlabel("")
+        if shared and panels[0].names:
+            look: dict[str, Any] = {
+                "ncols": _abreast(panels[0].names, 1),
+                "markerscale": 6 / panels[0].size,
+            }
+            figure.legend(*_entries(grid[0, 0], panels[0]), loc="outside upper center", **look)
+    plt.close(figure)
+    return figure
+
+
+def _letters(text: str) -> int:
+    """About how long a text is when its formulas are set."""
+    return len(re.sub(r"\\[a-z]+|[${}^_]", "", text))
+
+
+def _abreast(names: Sequence[str], columns: int) -> int:
+    """How many names of a legend stand side by side."""
+    longest = max(map(_letters, names), default=1)
+    return max(1, min(len(names), (LETTERS - 8 * (columns - 1)) // columns // (longest + 5)))
+
+
+def _wrapped(title: str, columns: int) -> str:
+    """A title in lines that fit its panel, broken between words and not inside formulas."""
+    lines = [""]
+    for word in re.findall(r"(?:\$[^$]*\$|[^\s$])+", title):
+        fits = _letters(f"{lines[-1]} {word}") <= LETTERS // columns - 6
+        lines[-1:] = [f"{lines[-1]} {word}".strip()] if fits else [lines[-1], word]
+    return "\n".join(filter(None, lines))
+
+
+def _draw(axes: Axes, panel: Plot) -> None:
+    known = {MEASURED: "black", **panel.colours}
+    for kind, series in (("-", panel.lines), (".", panel.dots)):
+        for (name, (x, y)), colour in zip(series.items(), cycle(PALETTE), strict=False):
+            axes.plot(
+                *(np.asarray(x), np.asarray(y), kind),
+                color=known.get(name, colour),
+                alpha=0.6 if kind == "-" and panel.width > 3 else 1,
+                linewidth=panel.width,
+                markersize=panel.size,
+                solid_capstyle="butt",
+                label=name,
+            )
+    # Thin lines lie behind what is measured, and say themselves what they are.
+    sides = zip(panel.levels.items(), STYLES, ("right", "left", "center"), strict=False)
+    for (name, at), style, side in sides:
+        axes.axhline(at, color="black", linestyle=style, label=f"_level: {name}", **THIN)
+        x = {"right": 1, "left": 0}.get(side, 0.5)
+        axes.text(x, at, name, QUIET, ha=side, va="bottom", transform=axes.get_yaxis_transform())
+    for (name, at), style in zip(panel.marks.items(), STYLES[::-1], strict=False):
+        axes.axvline(at, color=GREY, linestyle=style, label=f"_mark: {name}", **THIN)
+        place = axes.get_xaxis_transform()
+        axes.text(at, 1, name, QUIET, ha="right", va="top", rotation=90, transform=place)
+    axes.set(**{f"{axis}scale": "log" for axis in "xy" if axis in panel.log})
+    if "t" in panel.log:
+        axes.set_xscale("symlog", linthresh=LINEAR_STEPS)
+        axes.xaxis.set_major_formatter(ScalarFormatter())
+    axes.set(xlim=panel.span, ylim=panel.limits)
+
+
+def _name(axes: Axes, panel: Plot, columns: int, shared: bool) -> None:
+    """Labels, and above the axes the title and, unless it is shared, the legend."""
+    axes.set(xlabel=panel.x, ylabel=panel.y)
+    title, abreast = _wrapped(panel.title, columns), _abreast(panel.names, columns)
+    if shared or not panel.names:
+        axes.set_title(title, loc="left")
+        return
+    above: dict[str, Any] = {"loc": "lower left", "bbox_to_anchor": (-0.02, 1), "borderaxespad": 0}
+    titled: dict[str, Any] = {"title": title, "title_fontsize": 11, "alignment": "left"}
+    axes.legend(
+        *_entries(axes, panel), ncols=abreast, markerscale=6 / panel.size, **above, **titled
+    )
+
+
+def _entries(axes: Axes, panel: Plot) -> Any:
+    """Handles and names of a legend, a line and its dots once."""
+    handles, names = axes.get_legend_handles_labels()
+    named = dict(zip(names, handles, strict=True))
+    return [named[name] for name in panel.names], panel.names
+
+
+def strokes(start: ArrayLike, stop: ArrayLike) -> NDArray[np.float64]:
+    """One coordinate of separate strokes of a line; the other is repeated three times.
+
+    >>> strokes(0.0, [1.0, 2.0]).tolist()
+    [0.0, 1.0, nan, 0.0, 2.0, nan]
+    """
+    return np.column_stack(np.broadcast_arrays(start, stop, np.nan)).ravel()
 
 
 def spectrum(
@@ -75,35 +233,43 @@ def spectrum(
     if len(dots) != len(heights):
         raise ValueError(f"measured must have {len(heights)} eigenvalues, got {len(dots)}")
     ranks = np.arange(1, len(dots) + 1)
-    with house_style():
-        figure, axes = plt.subplots()
-        for label, colour in colours.items():
-            mine = labels == label
-            start, stop = ranks[mine] - 0.5, ranks[mine] + 0.5
-            axes.hlines(heights[mine], start, stop, colour, linewidth=6, alpha=0.5, label=label)
-        axes.plot(ranks, dots, ".", color="black", markersize=3, label="exact Hessian")
-        axes.set_xlabel("rank of the eigenvalue, largest first")
-        axes.set_ylabel("eigenvalue of $H$")
-        axes.set_title(title)
-        if limits is not None:
-            axes.set_ylim(limits)
-        axes.legend(loc="upper right")
-    plt.close(figure)
-    return figure
+    lines = {
+        label: (strokes(ranks[mine] - 0.5, ranks[mine] + 0.5), np.repeat(heights[mine], 3))
+        for label, mine in ((label, labels == label) for label in colours)
+    }
+    names = "rank of the eigenvalue, largest first", "eigenvalue of $H$"
+    dotted = {MEASURED: (ranks, dots)}
+    return plots([Plot(title, *names, lines, dotted, limits=limits, width=6, colours=colours)])
 
 
-def png(figure: Figure) -> bytes:
-    """A figure as a small PNG: 64 colours are enough for lines and text.
+def curves(
+    times: Sequence[int],
+    predicted: Sequence[Spectrum],
+    colours: Mapping[str, str],
+    measured: Mapping[int, ArrayLike] = MappingProxyType({}),
+    **look: Any,
+) -> Plot:
+    """Eigenvalues over training: `predicted[n]` at step `times[n]`, labelled and of one size, as
+    curves coloured by label, each distinct curve once; `measured` maps a step to eigenvalues found
+    there by other means, drawn as dots. `look` is what else a `Plot` has.
 
-    >>> png(plt.figure())[1:4]
-    b'PNG'
+    Runs of more than a hundred steps are drawn on a logarithmic axis beyond step 10.
+
+    >>> rising = [Spectrum([height], [3], ["bulk"]) for height in (1.0, 2.0)]
+    >>> curves([0, 1], rising, {"bulk": ORANGE}).lines["bulk"][1].tolist()
+    [1.0, 2.0, nan]
     """
-    full, small = io.BytesIO(), io.BytesIO()
-    figure.savefig(full, format="png", dpi=110)
-    # The octree keeps rare colours; median cut would merge a few vermilion dots into the orange.
-    few = Image.open(full).convert("RGB").quantize(64, method=Image.Quantize.FASTOCTREE)
-    few.save(small, format="png", optimize=True)
-    return small.getvalue()
+    lines = {}
+    for label in colours:
+        heights = np.array([state.select(label).expand() for state in predicted])
+        distinct = np.unique(heights.round(5), axis=1).T
+        gaps = np.full((len(distinct), 1), np.nan)
+        lines[label] = np.tile([*times, np.nan], len(distinct)), np.hstack([distinct, gaps]).ravel()
+    found = [(t, v) for t in measured for v in np.unique(np.asarray(measured[t]).round(3))]
+    dots = {MEASURED: np.array(found).T} if found else {}
+    log = "t" if max(times) > LONG_RUN else ""
+    plain: dict[str, Any] = {"x": "step $t$", "y": "eigenvalue of $H$", "width": 1.1, "log": log}
+    return Plot(lines=lines, dots=dots, colours=colours, **(plain | look))
 
 
 def slider(
@@ -111,311 +277,72 @@ def slider(
     describe: Callable[..., str],
     axes: Mapping[str, Sequence[object]],
     caption: str,
-) -> widgets.VBox:
+) -> Moving:
     """An interactive figure whose frames are drawn now and shown later by the browser alone.
 
     `axes` names each slider and gives its positions; `draw(*position)` makes the frame and
-    `describe(*position)` its text for readers who do not see it. The first sentence of `caption`
-    states the message. It is the same widget in a live notebook and in the built page.
+    `describe(*position)` its text for readers who do not see it. The axes of all frames agree, so
+    that the eye sees what moves. The first sentence of `caption` states the message.
 
-    >>> dot = lambda n: spectrum([n], Spectrum.from_values([n], "n"), {"n": BLUE})
-    >>> moving = slider(dot, lambda n: f"One eigenvalue at {n}", {"n": [1, 2]}, "A dot moves.")
-    >>> [type(part).__name__ for part in moving.children]
-    ['HBox', 'Stack', 'HTML']
+    >>> dot = lambda n: spectrum([n], Spectrum.from_values([n], "n"), {"n": BLUE}, (0, 3))
+    >>> slider(dot, lambda n: f"One eigenvalue at {n}", {"n": [1, 2]}, "A dot moves.")
+    A dot moves.
     """
     if not axes or not all(axes.values()):
         raise ValueError(f"axes must name at least one slider with positions, got {dict(axes)}")
-    controls = [
-        widgets.SelectionSlider(
-            options=[(str(position), index) for index, position in enumerate(positions)],
-            description=name,
-            continuous_update=True,
-            style={"description_width": "initial"},
-        )
-        for name, positions in axes.items()
-    ]
-    frames = {
-        position: _frame(draw(*position), describe(*position))
-        for position in progress(list(product(*axes.values())), "frames")
-    }
-    picture = _stack(frames, (), list(axes.values()), controls)
-    text = widgets.HTML(f'<p class="eh-caption">{escape(caption)}</p>')
-    return widgets.VBox([widgets.HBox(controls), picture, text])
+    places = list(product(*axes.values()))
+    drawn = [draw(*place) for place in progress(places, "frames")]
+    seen = [[(*a.get_xlim(), *a.get_ylim()) for a in frame.axes] for frame in drawn]
+    moved = [place for place, limits in zip(places, seen, strict=True) if limits != seen[0]]
+    if moved:
+        raise ValueError(f"draw must give every frame the same axes, got others at {moved[0]}")
+    frames = [_frame(f, describe(*place)) for f, place in zip(drawn, places, strict=True)]
+    return flip_book(frames, axes, caption)
 
 
-def _frame(figure: Figure, description: str) -> widgets.HTML:
-    data = base64.b64encode(png(figure)).decode()
-    alt = escape(description, quote=True)
-    return widgets.HTML(f'<img class="eh-frame" alt="{alt}" src="data:image/png;base64,{data}">')
+def _frame(figure: Figure, description: str) -> str:
+    source = f"data:image/svg+xml;base64,{base64.b64encode(_svg(figure).encode()).decode()}"
+    return f'<img alt="{escape(description)}" src="{source}">'
 
 
-def _stack(
-    frames: Mapping[tuple[object, ...], widgets.HTML],
-    chosen: tuple[object, ...],
-    axes: list[Sequence[object]],
-    controls: list[widgets.SelectionSlider],
-) -> widgets.Widget:
-    """A stack for each slider, linked to it in the browser; its leaves are the frames."""
-    if not axes:
-        return frames[chosen]
-    inner = [_stack(frames, (*chosen, here), axes[1:], controls[1:]) for here in axes[0]]
-    stack = widgets.Stack(inner, selected_index=0)
-    widgets.jslink((controls[0], "index"), (stack, "selected_index"))
-    return stack
+def _svg(figure: Figure) -> str:
+    """A figure as SVG, the same every time, with its numbers as CSV in its description."""
+    for line in (line for axes in figure.axes for line in axes.lines):
+        line.set_rasterized(np.size(line.get_xdata()) > MANY)
+    file = io.StringIO()
+    with plt.rc_context({"svg.hashsalt": "exact Hessian"}):
+        about = {"Date": None, "Creator": None, "Description": _numbers(figure)}
+        figure.savefig(file, format="svg", dpi=200, metadata=about)
+    return file.getvalue()
 
 
-@dataclass(frozen=True)
-class Panel:
-    """One training run: the eigenvalues `predicted[n]` at step `times[n]`, labelled and of one
-    size; `measured` maps a step to eigenvalues found there by other means; `losses` (T + 1,) are
-    the losses at the steps 0..T, or None.
+def _numbers(figure: Figure) -> str:
+    """What a figure shows, as CSV: a row for each point of its panels' lines, dots and bars. A
+    level goes from 0 to 1 across its panel, a mark from 0 to 1 up.
     """
-
-    title: str
-    times: Sequence[int]
-    predicted: Sequence[Spectrum]
-    measured: Mapping[int, ArrayLike] = field(default_factory=dict)
-    losses: ArrayLike | None = None
-
-
-def trajectories(
-    panels: Sequence[Panel],
-    colours: Mapping[str, str],
-    limits: tuple[float, float],
-    names: Mapping[str, str] | None = None,
-) -> Figure:
-    """Eigenvalues over training, a row for each panel: predicted curves coloured by their labels
-    and measured values as dots. A last row has the losses of all panels that have them.
-
-    `colours` maps labels to colours, drawn in this order; `names` maps labels to the legend's text.
-    Runs of more than a hundred steps are drawn on a logarithmic axis beyond step 10.
-    """
-    lossy = [panel for panel in panels if panel.losses is not None]
-    heights = [3.2] * len(panels) + [2.3] * bool(lossy)
-    with house_style():
-        figure, grid = plt.subplots(
-            len(heights),
-            squeeze=False,
-            figsize=(6.6, 0.4 + sum(heights)),
-            height_ratios=heights,
-        )
-        for panel, axes in zip(panels, grid[:, 0], strict=False):
-            _curves(axes, panel, colours, names or {})
-            axes.set_ylim(limits)
-            axes.set_title(panel.title)
-            axes.legend(loc="upper right", fontsize=9, ncols=2)
-        for panel in lossy:
-            grid[-1, 0].semilogy(np.asarray(panel.losses), label=panel.title)
-            grid[-1, 0].set_ylabel("loss $-$ minimum")
-            grid[-1, 0].set_xlabel("step $t$")
-            grid[-1, 0].legend(loc="upper right", fontsize=9)
-        last = max(max(panel.times) for panel in panels)
-        if last > LONG_RUN:
-            for axes in grid[:, 0]:
-                axes.set_xscale("symlog", linthresh=LINEAR_STEPS)
-                axes.set_xlim(-0.5, 1.2 * last)
-                axes.xaxis.set_major_formatter(ScalarFormatter())
-    plt.close(figure)
-    return figure
+    file = io.StringIO()
+    table = csv.writer(file, lineterminator="\n")
+    table.writerow(["panel", "series", "x", "y"])
+    for number, axes in enumerate((axes for axes in figure.axes if axes.get_visible()), start=1):
+        series: list[Any] = [(line.get_label(), *line.get_data()) for line in axes.lines]
+        for bars in axes.containers:
+            ends = [(bar.get_x() + bar.get_width() / 2, bar.get_height()) for bar in bars]
+            series.append((bars.get_label(), *zip(*ends, strict=True)))
+        for name, x, y in series:
+            points = np.column_stack([x, y]).astype(float)
+            for point in points[~np.isnan(points[:, 1])]:
+                table.writerow([number, str(name).strip("_"), *(f"{v:.7g}" for v in point)])
+    return file.getvalue()
 
 
-def snapshot(
-    panel: Panel,
-    index: int,
-    colours: Mapping[str, str],
-    limits: tuple[float, float],
-    names: Mapping[str, str] | None = None,
-) -> Figure:
-    """The whole spectrum at one step: on the left where the step lies on the curves of `panel`, on
-    the right a bar for each distinct eigenvalue, as long as its multiplicity.
-    """
-    spectrum_now = panel.predicted[index]
-    with house_style():
-        figure, (left, right) = plt.subplots(
-            1, 2, sharey=True, figsize=(6.6, 3.8), width_ratios=[1.5, 1]
-        )
-        _curves(left, panel, colours, names or {})
-        left.axvline(panel.times[index], color="black", linewidth=1.2)
-        left.set_ylim(limits)
-        left.legend(loc="lower right", fontsize=9)
-        left.set_title(f"step {panel.times[index]}")
-        for label, colour in colours.items():
-            joined = spectrum_now.select(label).clusters(BAR_TOLERANCE)
-            right.barh(
-                joined.values,
-                joined.multiplicities,
-                height=(limits[1] - limits[0]) / 60,
-                color=colour,
-            )
-        right.set_xscale("log")
-        right.minorticks_off()
-        right.set_xlim(0.7, 2 * spectrum_now.size)
-        right.set_xlabel("number of eigenvalues")
-    plt.close(figure)
-    return figure
+def _show_as_svg() -> None:
+    """Let a notebook show every figure as SVG."""
+    if notebook() is not None:
+        import matplotlib_inline.backend_inline  # noqa: F401  # it first sets up its own PNG
+
+        formatters = sys.modules["IPython"].get_ipython().display_formatter.formatters
+        formatters["image/png"].pop(Figure, None)
+        formatters["image/svg+xml"].for_type(Figure, _svg)
 
 
-def _curves(axes: Axes, panel: Panel, colours: Mapping[str, str], names: Mapping[str, str]) -> None:
-    """The sorted eigenvalues of each label as curves, each distinct curve once, and the dots."""
-    for label, colour in colours.items():
-        curves = np.array([state.select(label).expand() for state in panel.predicted])
-        distinct = np.unique(curves.round(CURVE_DECIMALS), axis=1)
-        # One line with gaps is drawn much faster than many lines.
-        heights = np.vstack([distinct, np.full(distinct.shape[1], np.nan)]).T.ravel()
-        steps = np.tile([*panel.times, np.nan], distinct.shape[1])
-        name = names.get(label, label)
-        axes.plot(steps, heights, color=colour, linewidth=1.1, alpha=0.85, label=name)
-    for time, values in panel.measured.items():
-        heights = np.unique(np.asarray(values, dtype=float).round(CURVE_DECIMALS - 2))
-        axes.plot(np.full(len(heights), time), heights, ".", color="black", markersize=2.5)
-    if panel.measured:
-        axes.plot([], [], ".", color="black", markersize=4, label="exact Hessian")
-    axes.set_xlabel("step $t$")
-    axes.set_ylabel("eigenvalue of $H$")
-
-
-def distribution(
-    measured: ArrayLike, predicted: Spectrum, colours: Mapping[str, str], bins: ArrayLike
-) -> Figure:
-    """How many eigenvalues lie where: `predicted` as bars coloured by their labels, `measured` as
-    dots, counted in the intervals between neighbours of `bins`.
-    """
-    edges = np.asarray(bins, dtype=float)
-    centres = (edges[1:] + edges[:-1]) / 2
-    found, _ = np.histogram(np.asarray(measured, dtype=float), edges)
-    base = np.zeros(len(centres))
-    with house_style():
-        figure, axes = plt.subplots()
-        for label, colour in colours.items():
-            counts, _ = np.histogram(predicted.select(label).expand(), edges)
-            axes.bar(centres, counts, np.diff(edges), base, color=colour, alpha=0.7, label=label)
-            base += counts
-        seen = found > 0
-        axes.plot(
-            centres[seen], found[seen], "o", color="black", markersize=4, label="exact Hessian"
-        )
-        axes.set_yscale("log")
-        axes.set_ylim(0.6, 2 * max(found.max(), base.max()))
-        axes.set_xlabel("eigenvalue of $H$")
-        axes.set_ylabel("number of eigenvalues")
-        axes.legend()
-    plt.close(figure)
-    return figure
-
-
-@dataclass(frozen=True)
-class Plot:
-    """One pair of axes: `lines` maps a legend entry to theory (x, y), drawn as a line; `dots` maps
-    one to measurements (x, y), drawn as markers; `levels` maps one to the height of a dashed
-    horizontal line, `marks` one to the place of a dotted vertical line.
-    """
-
-    title: str
-    x: str
-    y: str
-    lines: Mapping[str, tuple[ArrayLike, ArrayLike]] = field(default_factory=dict)
-    dots: Mapping[str, tuple[ArrayLike, ArrayLike]] = field(default_factory=dict)
-    levels: Mapping[str, float] = field(default_factory=dict)
-    marks: Mapping[str, float] = field(default_factory=dict)
-    log: str = ""
-    limits: tuple[float, float] | None = None
-    size: float = 3.0
-
-
-def _grid(count: int, columns: int, height: float) -> tuple[Figure, Any]:
-    """A figure with `count` axes, `columns` in a row; places left over stay empty."""
-    rows = -(-count // columns)
-    figure, grid = plt.subplots(rows, columns, squeeze=False, figsize=(6.6, 0.3 + height * rows))
-    for axes in grid.flat[count:]:
-        axes.set_visible(False)
-    return figure, grid
-
-
-def plots(panels: Sequence[Plot], columns: int = 1, height: float = 3.0) -> Figure:
-    """Panels side by side, `columns` in a row, each with its own axes and legend.
-
-    `log` names the logarithmic axes ("x", "y", "xy"), `limits` bounds the vertical one.
-    """
-    palette = [PURPLE, ORANGE, GREEN, BLUE, VERMILION, SKY, GREY]
-    with house_style():
-        figure, grid = _grid(len(panels), columns, height)
-        for panel, axes in zip(panels, grid.flat, strict=False):
-            colours = iter(palette * 2)
-            for name, (x, y) in panel.lines.items():
-                axes.plot(np.asarray(x), np.asarray(y), color=next(colours), label=name)
-            colours = iter(palette * 2)
-            for name, (x, y) in panel.dots.items():
-                axes.plot(
-                    np.asarray(x),
-                    np.asarray(y),
-                    ".",
-                    color=next(colours),
-                    markersize=panel.size,
-                    label=name,
-                )
-            for (name, level), style in zip(panel.levels.items(), ("--", "-.", ":"), strict=False):
-                axes.axhline(level, color="black", linestyle=style, linewidth=1.1, label=name)
-            for (name, place), style in zip(panel.marks.items(), (":", "-.", "--"), strict=False):
-                axes.axvline(place, color=GREY, linestyle=style, linewidth=1.4, label=name)
-            if "x" in panel.log:
-                axes.set_xscale("log")
-            if "y" in panel.log:
-                axes.set_yscale("log")
-            if panel.limits is not None:
-                axes.set_ylim(panel.limits)
-            axes.set_xlabel(panel.x)
-            axes.set_ylabel(panel.y)
-            axes.set_title(panel.title, fontsize=11)
-            handles, names = axes.get_legend_handles_labels()
-            if any(names):
-                axes.legend(handles, names, fontsize=8, loc="best", markerscale=6 / panel.size)
-    plt.close(figure)
-    return figure
-
-
-@dataclass(frozen=True)
-class Spikes:
-    """A spectrum as outliers and bulk: the `outliers` largest of all `values` are spikes, the rest
-    a histogram; `theory` is where the spikes should be, None for nowhere in particular.
-    """
-
-    title: str
-    values: ArrayLike
-    outliers: int
-    theory: float | None = None
-
-
-def spikes(
-    panels: Sequence[Spikes], columns: int = 2, right: float | None = None, height: float = 1.9
-) -> Figure:
-    """Histograms of spectra with their outliers as spikes, `columns` in a row, on the common range
-    from 0 to `right` (None: each panel its own). A spike is as high as the number of outliers in
-    its sixtieth of the range; counts are on a logarithmic scale.
-    """
-    with house_style():
-        figure, grid = _grid(len(panels), columns, height)
-        for panel, axes in zip(panels, grid.flat, strict=False):
-            values = np.sort(np.asarray(panel.values, dtype=float))[::-1]
-            top, bulk = values[: panel.outliers], values[panel.outliers :]
-            end = 1.08 * (values[0] if right is None else right)
-            edges = np.linspace(0, end, 61)
-            axes.hist(np.clip(bulk, 0, end), bins=edges, color=ORANGE)
-            # Bins centred on the theory, so that no edge parts eigenvalues that meet there.
-            nearest = np.rint((top - (panel.theory or 0.0)) / edges[1])
-            places, counts = np.unique(nearest, return_counts=True)
-            centres = [top[nearest == place].mean() for place in places]
-            axes.vlines(centres, 0.5, counts, PURPLE, linewidth=1.6)
-            axes.plot(centres, counts, ".", color=PURPLE, markersize=5)
-            if panel.theory is not None:
-                axes.axvline(panel.theory, color="black", linestyle="--", linewidth=0.9)
-            axes.set_yscale("log")
-            axes.set_ylim(0.5, 3 * max(len(values), 2))
-            axes.set_xlim(-0.02 * end, end)
-            axes.set_title(panel.title, fontsize=10)
-            axes.tick_params(labelsize=9)
-        for axes in grid[-1]:
-            axes.set_xlabel("eigenvalue", fontsize=10)
-        for axes in grid[:, 0]:
-            axes.set_ylabel("count", fontsize=10)
-    plt.close(figure)
-    return figure
+_show_as_svg()

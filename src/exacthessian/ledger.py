@@ -181,7 +181,7 @@ def _records(table: Mapping[str, Any]) -> list[Row]:
 def _disagreements(subject: Claim, record: Record) -> list[str]:
     id, verdict = record.id, record.verdict
     try:
-        follows = decide(record, subject.form)
+        follows = decide(record, subject)
     except ClaimError as error:
         return [f"{error}, and its record says {verdict!r}"]
     if follows != verdict:

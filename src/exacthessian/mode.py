@@ -16,7 +16,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from math import asinh, atanh, cosh, exp, log, sinh, sqrt, tanh
-from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -24,9 +23,7 @@ from scipy.optimize import brentq
 
 from exacthessian.aligned import AlignedChain, multipliers
 from exacthessian.chain import LinearChain
-from exacthessian.inputs import Array, real_array
-
-Numbers: TypeAlias = Any  # one number, or an array of them, entry by entry
+from exacthessian.inputs import Array, Numbers, guard, real_array, require
 
 SETTLING_STEPS = 4000
 NEWTON_STEPS = 60
@@ -100,8 +97,7 @@ def two_cycle(depth: int, target: float, eta: float) -> tuple[float, float]:
     >>> round(low**2, 4), round(high**2, 4)
     (6.6349, 12.456)
     """
-    if not eta > edge(depth, target):
-        born = edge(depth, target)
+    if not eta > (born := edge(depth, target)):
         raise ValueError(f"eta must exceed the edge {born:.6g} for a 2-cycle, got {eta}")
     z = exp(2 * _rise(lambda t: cycle_step(depth, target, exp(2 * t)) - eta, 1e-9 / depth))
     low = (target * (1 + z ** (depth - 1)) / (1 + z ** (2 * depth - 1))) ** (1 / depth)
@@ -267,10 +263,10 @@ def rotating_cycle(depth: int, first: float, second: float, eta: float) -> tuple
     (array([[9.913 , 1.1357],
            [1.1357, 8.9032]]), True)
     """
-    born, spread, n = rotating_edge(depth, first, second), first - second, depth - 1
-    if not eta > born or (depth == 2 and eta * spread >= 2):
-        last = f" and be below {2 / spread:.6g}" if depth == 2 else ""
-        raise ValueError(f"eta must exceed {born:.6g}{last} for a rotating cycle, got {eta}")
+    born, n = rotating_edge(depth, first, second), depth - 1
+    spread, total = first - second, first + second
+    last = (2 - 1e-9) / spread if depth == 2 else np.inf
+    require(born < eta < last, f"eta must exceed {born:.6g} and be below {last:.6g}", eta)
 
     def shape(xi: float) -> tuple[float, float, float]:
         """κ, φ and Δ for a given ξ."""
@@ -278,9 +274,7 @@ def rotating_cycle(depth: int, first: float, second: float, eta: float) -> tuple
 
         def excess(phi: float) -> float:
             bend = 2 * tanh(phi) * sinh(depth * phi) * cosh(n * phi) * tanh(2 * kappa)
-            return (cosh((depth + n) * phi) / tanh(xi) - bend) / cosh(phi) - (
-                first + second
-            ) / spread
+            return (cosh((depth + n) * phi) / tanh(xi) - bend) / cosh(phi) - total / spread
 
         phi = _rise(excess, 0.0)
         return kappa, phi, (spread * cosh(n * phi) / cosh(phi) / (2 * sinh(xi))) ** (2 / depth)
@@ -290,7 +284,7 @@ def rotating_cycle(depth: int, first: float, second: float, eta: float) -> tuple
         turn = 2 * sinh(phi) * cosh(n * phi) / sinh(depth * phi)
         return turn / cosh(2 * kappa) / delta**n - eta
 
-    xi = _rise(late, atanh(spread / (first + second)) * (1 + 1e-12))
+    xi = _rise(late, atanh(spread / total) * (1 + 1e-12))
     kappa, phi, delta = shape(xi)
     u = asinh(sinh(phi) / cosh(2 * kappa))
     size = sqrt(delta) * np.array([[cosh(u), sinh(u)], [sinh(u), cosh(u)]])
@@ -316,3 +310,6 @@ def _rise(function: Callable[[float], float], low: float) -> float:
 def _root(function: Callable[[float], float], low: float, high: float) -> float:
     """The sign change of `function` between `low` and `high`."""
     return float(brentq(function, low, high, xtol=1e-30, rtol=TOLERANCE))
+
+
+guard(globals(), "step", "slope", "transverse_step")

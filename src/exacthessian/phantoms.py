@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain, combinations, islice, pairwise, product
-from math import isqrt
+from math import inf, isqrt
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -26,7 +26,7 @@ from scipy.linalg import hadamard
 
 from exacthessian.aligned import AlignedChain, Indices
 from exacthessian.assembly import within_memory
-from exacthessian.inputs import Array, whole_number
+from exacthessian.inputs import Array, require, whole_number
 from exacthessian.spectrum import Spectrum
 
 if TYPE_CHECKING:  # torch is imported where it is used
@@ -147,8 +147,8 @@ class Phantom:
         """The k largest eigenvalues (k,), descending, and orthonormal eigenvectors (P, k), in the
         order of `model.parameters()`, each row-major.
         """
-        if whole_number("k", k, least=1) > self.size:
-            raise ValueError(f"k must be at most the number of parameters {self.size}, got {k}")
+        fits = whole_number("k", k, least=1) <= self.size
+        require(fits, f"k must be at most the number of parameters {self.size}", k)
         everything = map(self._eigenvectors, range(len(self.spectrum)))
         values, vectors = zip(*islice(chain.from_iterable(everything), k), strict=True)
         return np.array(values), np.stack(vectors, axis=1)
@@ -162,8 +162,8 @@ class Phantom:
         for place in places.tolist():
             value, vector = next(self._eigenvectors(place))
             image = np.asarray(matvec(vector.copy()), dtype=np.float64)
-            if image.shape != vector.shape:
-                raise ValueError(f"matvec must return shape ({self.size},), got {image.shape}")
+            fits = image.shape == vector.shape
+            require(fits, f"matvec must return shape ({self.size},)", image.shape)
             error = float(np.linalg.norm(image - value * vector))
             worst = max(worst, error if np.isfinite(error) else np.inf)
         return worst / self.spectrum.norm
@@ -229,13 +229,15 @@ def phantom(
     >>> print(p.spectrum)
     3 × 100, 1.3125 × 100, 0 × 9776
     """
-    if kind not in KINDS:
-        raise ValueError(f"kind must be one of {', '.join(KINDS)}, got {kind!r}")
-    if dtype not in ("float64", "float32"):
-        raise ValueError(f"dtype must be 'float64' or 'float32', got {dtype!r}")
-    whole_number("parameters", parameters, least=1)
+    require(kind in KINDS, f"kind must be one of {', '.join(KINDS)}", repr(kind))
+    real = dtype in ("float64", "float32")
+    require(real, "dtype must be 'float64' or 'float32'", repr(dtype))
+    whole_number("parameters", parameters, least=1, most=inf)
     within_memory(f"a phantom of P = {parameters} parameters", 8 * COPIES * parameters)
-    rng, exact = np.random.default_rng(whole_number("seed", seed, least=0)), kind == "exact32"
+    rng, exact = (
+        np.random.default_rng(whole_number("seed", seed, least=0, most=inf)),
+        kind == "exact32",
+    )
     modes = _modes(kind, parameters, rng.uniform)
     bases = tuple(_basis(width, exact, rng) for width in modes.widths)
     inputs = modes.widths[0]
@@ -255,9 +257,8 @@ def phantom(
 def _solved(modes: AlignedChain) -> _Inside:
     """The spectrum of a chain, from one block for each pair of mode classes."""
     exists = [np.arange(max(modes.widths)) < width for width in modes.widths]
-    _, label, counts = np.unique(
-        [*_columns(modes), *exists], axis=1, return_inverse=True, return_counts=True
-    )
+    table = [*_columns(modes), *exists]
+    _, label, counts = np.unique(table, axis=1, return_inverse=True, return_counts=True)
     classes = np.split(np.argsort(label, kind="stable"), np.cumsum(counts)[:-1])
     kept = np.sort(np.concatenate([members[:2] for members in classes]))
     first = np.isin(kept, [members[0] for members in classes])
@@ -359,7 +360,5 @@ def _narrow(
 
 
 def _check_least(kind: str, parameters: int, least: int) -> None:
-    if parameters < least:
-        raise ValueError(
-            f"parameters must be at least {least} for the kind {kind!r}, got {parameters}"
-        )
+    expected = f"parameters must be at least {least} for the kind {kind!r}"
+    require(parameters >= least, expected, parameters)

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from exacthessian.chain import LinearChain
-from exacthessian.inputs import Array
+from exacthessian.inputs import Array, guard, require
 from exacthessian.spectrum import Spectrum
 
 RANK_TOLERANCE = 1e-12
@@ -156,10 +156,8 @@ def solvable_spectrum(chain: LinearChain) -> Spectrum:
     gram, h, w2 = axes.T @ (v.T @ v) @ axes, axes.T @ (v.T @ w), float(w @ w)
     coloured = np.abs(chain.sigma_xx - np.eye(len(axes))).max()
     if max([coloured, *s * np.abs(h[1:]), *s * np.abs(gram[0, 1:])]) > SLACK:
-        raise ValueError(
-            "chain must have white inputs, and Vᵀw and an eigenvector of VᵀV parallel to the "
-            f"residual, got {chain!r}"
-        )
+        parallel = "and Vᵀw and an eigenvector of VᵀV parallel to the residual"
+        raise ValueError(f"chain must have white inputs, {parallel}, got {chain!r}")
     half = (gram[0, 0] + w2) / 2
     root = np.sqrt(max(half**2 + s**2 + 2 * s * h[0], 0.0))
     parts = [Spectrum.from_values([half + root, half - root], "pair")]
@@ -230,8 +228,8 @@ def _rest(v: Array, s: float) -> Spectrum:
 
 
 def _two_layers(chain: LinearChain) -> tuple[Array, Array]:
-    if chain.depth != 2 or np.any(chain.ridge):
-        raise ValueError(f"chain must have 2 layers and no ridge, got {chain!r}")
+    fit = chain.depth == 2 and not any(chain.ridge)
+    require(fit, "chain must have 2 layers and no ridge", repr(chain))
     return chain.weights[0], chain.weights[1]
 
 
@@ -240,11 +238,13 @@ def _one_output(chain: LinearChain) -> tuple[Array, Array, float, Array]:
     respect to wᵀV; if g = 0, an eigenvector of VᵀV instead.
     """
     v, w = _two_layers(chain)
-    if len(w) != 1:
-        raise ValueError(f"chain must have 1 output, got {len(w)}")
+    require(len(w) == 1, "chain must have 1 output", len(w))
     g = chain.residual[0]
     s = float(np.linalg.norm(g))
     start = g / s if s > 0 else np.linalg.svd(v)[2][0]
     axes = np.linalg.svd(start[None])[2].T
     axes[:, 0] = start
     return v, w[0], s, axes
+
+
+guard(globals())

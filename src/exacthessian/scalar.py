@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from exacthessian.chain import LinearChain
-from exacthessian.inputs import Array, real_array
+from exacthessian.inputs import Array, equal_vectors, guard, require, settle
 from exacthessian.spectrum import Spectrum
 
 
@@ -45,9 +45,8 @@ class TwoLayer(LinearChain):
     def __init__(
         self, w: ArrayLike, v: ArrayLike, s2: float, yx: float, half_y2: float = 0.0
     ) -> None:
-        outer, inner = _two("w", w, "v", v)
-        if s2 == 0 and yx != 0:
-            raise ValueError(f"yx must be 0 when s2 is 0, because then all inputs are 0, got {yx}")
+        outer, inner = equal_vectors(w=w, v=v)
+        require(s2 or not yx, "yx must be 0 when s2 is 0, because then all inputs are 0", yx)
         super().__init__((inner[:, None], outer[None]), np.array([[s2]]), np.array([[yx]]), half_y2)
 
     @classmethod
@@ -57,7 +56,7 @@ class TwoLayer(LinearChain):
         >>> TwoLayer.from_samples([1], [1], x=[1, 3], y=[2, 2]).s2
         5.0
         """
-        inputs, targets = _two("x", x, "y", y)
+        inputs, targets = equal_vectors(x=x, y=y)
         square, cross = np.mean(inputs**2), np.mean(inputs * targets)
         return cls(w, v, float(square), float(cross), float(np.mean(targets**2)) / 2)
 
@@ -181,9 +180,8 @@ class ReluNetwork:
     y: Array
 
     def __post_init__(self) -> None:
-        w, v, x, y = *_two("w", self.w, "v", self.v), *_two("x", self.x, "y", self.y)
-        for name, array in (("w", w), ("v", v), ("x", x), ("y", y)):
-            object.__setattr__(self, name, array)
+        (w, v), (x, y) = equal_vectors(w=self.w, v=self.v), equal_vectors(x=self.x, y=self.y)
+        settle(self, w=w, v=v, x=x, y=y)
 
     @property
     def places(self) -> dict[str, NDArray[np.intp]]:
@@ -236,11 +234,9 @@ class ReluNetwork:
         >>> ReluNetwork([1, 1, 1], [2, 0, -1], x=[1, 1], y=[1, 1]).spectrum().labels
         ('plus', 'silent', 'minus', 'minus', 'plus')
         """
-        silent = int(np.sum(self.v == 0))
-        parts = [Spectrum.of((0.0, 2 * silent, "silent"))]
-        for name, cell in self.cells.items():
-            parts.append(Spectrum.from_values(cell.spectrum().expand(), name))
-        return Spectrum.merge(parts)
+        silent = Spectrum.of((0.0, 2 * int(np.sum(self.v == 0)), "silent"))
+        cells = {name: cell.spectrum().expand() for name, cell in self.cells.items()}
+        return Spectrum.merge([silent, *(Spectrum.from_values(v, n) for n, v in cells.items())])
 
 
 def _unit(vector: Array) -> Array:
@@ -251,11 +247,4 @@ def _unit(vector: Array) -> Array:
     return scaled / float(np.linalg.norm(scaled))
 
 
-def _two(name: str, one: ArrayLike, other_name: str, other: ArrayLike) -> tuple[Array, Array]:
-    first, second = real_array(name, one, ndim=1), real_array(other_name, other, ndim=1)
-    if not len(first) or len(second) != len(first):
-        raise ValueError(
-            f"{name} and {other_name} must have one length, at least 1, "
-            f"got {len(first)} and {len(second)}"
-        )
-    return first, second
+guard(globals())

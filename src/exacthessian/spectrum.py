@@ -15,10 +15,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.sparse.linalg import LinearOperator, aslinearoperator
 
+from exacthessian import inputs
 from exacthessian.assembly import within_memory
-from exacthessian.inputs import Array, nonnegative_number, real_array, whole_number
+from exacthessian.inputs import SYMMETRY_TOLERANCE, Array, real_array, require, whole_number
 
-SYMMETRY_TOLERANCE = 1e-12
 CLUSTER_TOLERANCE = 1e-6
 ZERO_TOLERANCE = 1e-9
 KRYLOV_SIZE = 60
@@ -46,20 +46,15 @@ class Spectrum:
         counts = np.asarray(self.multiplicities)
         if counts.dtype.kind not in "iu" and counts.size:
             raise TypeError(f"multiplicities must be integers, got dtype {counts.dtype}")
-        if np.any(counts < 1):
-            raise ValueError(f"multiplicities must be at least 1, got {counts.min()}")
-        if isinstance(self.labels, str) or not all(isinstance(label, str) for label in self.labels):
+        require(np.all(counts >= 1), "multiplicities must be at least 1", counts.min(initial=1))
+        if isinstance(self.labels, str) or set(map(type, self.labels)) - {str}:
             raise TypeError(f"labels must be a sequence of strings, got {self.labels!r}")
-        if not values.shape == counts.shape == (len(self.labels),):
-            raise ValueError(
-                "values, multiplicities and labels must have one length, got "
-                f"{len(values)}, {counts.shape} and {len(self.labels)}"
-            )
+        equal = values.shape == counts.shape == (len(self.labels),)
+        lengths = f"{len(values)}, {counts.shape} and {len(self.labels)}"
+        require(equal, "values, multiplicities and labels must have one length", lengths)
         multiplicities = np.array(counts, dtype=np.int64)
         multiplicities.setflags(write=False)
-        object.__setattr__(self, "values", values)
-        object.__setattr__(self, "multiplicities", multiplicities)
-        object.__setattr__(self, "labels", tuple(self.labels))
+        inputs.settle(self, values=values, multiplicities=multiplicities, labels=tuple(self.labels))
 
     @classmethod
     def of(cls, *entries: tuple[float, int, str]) -> Self:
@@ -70,8 +65,7 @@ class Spectrum:
         Spectrum(3 × 16, 1 × 72)
         """
         for _, count, label in entries:
-            if count < 0:
-                raise ValueError(f"the count of {label!r} must not be negative, got {count}")
+            require(count >= 0, f"the count of {label!r} must not be negative", count)
         kept = sorted((e for e in entries if e[1] != 0), key=lambda entry: -entry[0])
         values, counts, labels = zip(*kept, strict=True) if kept else ((), (), ())
         return cls(np.array(values), np.array(counts), labels)
@@ -98,11 +92,9 @@ class Spectrum:
         3 × 1, 1 × 1
         """
         dense = real_array("matrix", matrix, ndim=2)
-        if dense.shape[0] != dense.shape[1]:
-            raise ValueError(f"matrix must be square, got {dense.shape[0]}×{dense.shape[1]}")
-        asymmetry = np.abs(dense - dense.T).max(initial=0.0)
-        if asymmetry > SYMMETRY_TOLERANCE * np.abs(dense).max(initial=0.0):
-            raise ValueError(f"matrix must be symmetric, but max|A − Aᵀ| = {asymmetry:.3g}")
+        rows, columns = dense.shape
+        require(rows == columns, "matrix must be square", f"{rows}×{columns}")
+        inputs.require_symmetric("matrix", dense)
         return cls.from_values(np.linalg.eigvalsh(dense), label)
 
     @classmethod
@@ -157,7 +149,7 @@ class Spectrum:
         >>> joined.multiplicities, joined.labels
         (array([2, 4]), ('c', 'a+b'))
         """
-        gap = nonnegative_number("tol", tol) * self.norm
+        gap = inputs.nonnegative_number("tol", tol) * self.norm
         if not len(self):
             return self
         order = np.argsort(-self.values, kind="stable")
@@ -180,9 +172,8 @@ class Spectrum:
         1 × 72
         """
         chosen = np.array([own == label for own in self.labels], dtype=bool)
-        if not chosen.any():
-            known = ", ".join(repr(own) for own in sorted(set(self.labels)))
-            raise ValueError(f"label must be one of {known or '(no entries)'}, got {label!r}")
+        known = ", ".join(repr(own) for own in sorted(set(self.labels))) or "(no entries)"
+        require(chosen.any(), f"label must be one of {known}", repr(label))
         part = Spectrum(self.values[chosen], self.multiplicities[chosen], (label,) * chosen.sum())
         return Spectrum.merge([part])
 
@@ -192,8 +183,7 @@ class Spectrum:
         >>> Spectrum([1.0, 3.0], [72, 16], ["", ""]).count(0.5, 1.0)
         72
         """
-        if not low <= high:
-            raise ValueError(f"low must not exceed high, got low={low}, high={high}")
+        require(low <= high, "low must not exceed high", f"low={low}, high={high}")
         return int(self.multiplicities[(low <= self.values) & (self.values <= high)].sum())
 
     def distance(self, other: "Spectrum") -> float:
@@ -203,14 +193,10 @@ class Spectrum:
         >>> Spectrum.from_values([4, 1]).distance(Spectrum.from_values([2, 4]))
         0.25
         """
-        if self.size != other.size:
-            raise ValueError(
-                f"other must have {self.size} eigenvalues to be compared, got {other.size}"
-            )
-        scale = max(self.norm, other.norm)
-        if scale == 0:
-            return 0.0
-        return float(np.abs(self.expand() - other.expand()).max() / scale)
+        expected = f"other must have {self.size} eigenvalues to be compared"
+        require(self.size == other.size, expected, other.size)
+        gap = np.abs(self.expand() - other.expand()).max(initial=0.0)
+        return float(gap / (max(self.norm, other.norm) or 1.0))
 
     def __len__(self) -> int:
         return len(self.values)
@@ -258,32 +244,20 @@ class Density:
     nodes: Array
     weights: Array
 
-    def smooth(self, grid: ArrayLike, width: float) -> Array:
-        """The density at the points of `grid` (m,) after convolution with a Gaussian of standard
-        deviation `width`: Σ_i weights[i] exp(−(λ − nodes[i])²/2width²) / (width √2π).
-
-        >>> round(float(Density([0.0], [1.0]).smooth([0.0], width=2.0)[0] * np.sqrt(2 * np.pi)), 12)
-        0.5
-        """
-        scaled = (np.asarray(grid)[:, None] - self.nodes) / width
-        bumps = np.exp(-(scaled**2) / 2) / (width * np.sqrt(2 * np.pi))
-        return bumps @ self.weights
-
 
 def _symmetric_operator(operator: Any, rng: np.random.Generator) -> LinearOperator:
     """`operator` as a scipy LinearOperator, refused unless it is square, float64 and, on a random
     pair of vectors, symmetric: uᵀ(Hv) = vᵀ(Hu).
     """
     linear = aslinearoperator(operator)
-    if linear.shape[0] != linear.shape[1]:
-        raise ValueError(f"operator must be square, got {linear.shape[0]}×{linear.shape[1]}")
+    rows, columns = linear.shape
+    require(rows == columns, "operator must be square", f"{rows}×{columns}")
     if linear.dtype != np.float64:
         # A float32 product would make the eigensolver run in single precision.
         raise TypeError(f"operator must have dtype float64, got {linear.dtype}")
     u, v = rng.standard_normal((2, linear.shape[0]))
     hu, hv = linear.matvec(u), linear.matvec(v)
-    if not np.all(np.isfinite(hu)):
-        raise ValueError("operator must have finite products, got NaN or infinity")
+    require(np.all(np.isfinite(hu)), "operator must have finite products", "NaN or infinity")
     scale = np.linalg.norm(u) * np.linalg.norm(hv) + np.linalg.norm(v) * np.linalg.norm(hu)
     if abs(u @ hv - v @ hu) > SYMMETRY_TOLERANCE * scale:
         raise ValueError("operator must be symmetric, but uᵀHv ≠ vᵀHu for random u, v")
@@ -306,8 +280,8 @@ def top_eigenvalues(operator: Any, k: int, rng: np.random.Generator) -> TopEigen
     """
     linear = _symmetric_operator(operator, rng)
     size = linear.shape[0]
-    if whole_number("k", k, least=1) > size:
-        raise ValueError(f"k must be at most the operator's size {size}, got {k}")
+    fits = whole_number("k", k, least=1) <= size
+    require(fits, f"k must be at most the operator's size {size}", k)
     krylov = max(KRYLOV_SIZE, 3 * k)
     if size <= krylov:
         vectors = np.linalg.eigh(linear.matmat(np.eye(size)))[1].T[-k:]
@@ -413,9 +387,8 @@ def spectral_density(operator: Any, rng: np.random.Generator, steps: int, probes
     size = linear.shape[0]
     steps = min(whole_number("steps", steps, least=1), size)
     probes = whole_number("probes", probes, least=1)
-    within_memory(
-        f"a density of {steps} steps at P = {size}", 8 * size * (steps + 1), "take fewer steps"
-    )
+    what = f"a density of {steps} steps at P = {size}"
+    within_memory(what, 8 * size * (steps + 1), "take fewer steps")
     basis, none = np.empty((steps + 1, size)), np.empty((0, size))
     nodes, weights = [], []
     for _ in range(probes):

@@ -22,7 +22,6 @@ Layers count from 0 here, and layer 0 is the matrix of features. A `Point` is an
 model, with ReLU and with cross-entropy too.
 """
 
-import copy
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -30,14 +29,13 @@ from itertools import pairwise
 from typing import Any, Generic, NamedTuple, Self, TypeVar
 
 import numpy as np
-from numpy.typing import ArrayLike
 from scipy.optimize import brentq, minimize
 from scipy.sparse.linalg import minres
 from scipy.special import log_softmax
 
 from exacthessian.aligned import AlignedChain
-from exacthessian.chain import LinearChain
-from exacthessian.inputs import Array, real_array, ridge_per_layer, whole_number
+from exacthessian.chain import Layered, LinearChain, checked_weights
+from exacthessian.inputs import Array, Ridge, guard, require, ridge_per_layer, settle, whole_number
 from exacthessian.spectrum import Spectrum
 
 NEWTON_STEPS = 12
@@ -80,25 +78,19 @@ class DeepLinearUFM:
     samples: int
     depth: int
     width: int
-    ridge: float | Sequence[float]
+    ridge: Ridge
 
     def __post_init__(self) -> None:
         for name, least in (("classes", 2), ("samples", 1), ("depth", 1), ("width", 1)):
             whole_number(name, getattr(self, name), least)
-        K, L = self.classes, self.depth
-        if self.width < K:
-            raise ValueError(
-                f"width must be at least the number of classes, d ≥ K = {K}, got d = {self.width}"
-            )
-        object.__setattr__(self, "ridge", ridge_per_layer(self.ridge, L + 1))
-        if min(self._lambdas) == 0:
-            raise ValueError("ridge must be positive, got 0: without it there is no optimum")
+        K, L, d = self.classes, self.depth, self.width
+        require(d >= K, f"width must be at least the number of classes, d ≥ K = {K}", f"d = {d}")
+        settle(self, ridge=ridge_per_layer(self.ridge, L + 1))
+        require(min(self.ridge), "ridge must be positive", "0: without it there is no optimum")
         limit, unit = _strength((L - 1) / (2 * L), L), K * self.samples ** (1 / (L + 1))
-        if not self.strength < limit:
-            raise ValueError(
-                f"ridge must have a geometric mean below {limit / unit:.6g}, the fold, beyond "
-                f"which no collapsed point exists, got {self.strength / unit:.6g}"
-            )
+        fold = f"{limit / unit:.6g}, the fold, beyond which no collapsed point exists"
+        mean = f"{self.strength / unit:.6g}"
+        require(self.strength < limit, f"ridge must have a geometric mean below {fold}", mean)
 
     @property
     def labels(self) -> Array:
@@ -118,7 +110,7 @@ class DeepLinearUFM:
         >>> round(ufm.strength, 12)
         0.16
         """
-        mean = np.exp(np.log(self._lambdas).mean())
+        mean = np.exp(np.log(self.ridge).mean())
         return float(self.classes * self.samples ** (1 / (self.depth + 1)) * mean)
 
     @cached_property
@@ -150,7 +142,7 @@ class DeepLinearUFM:
         >>> bool(np.isclose(ufm.scales.prod(), 3 * ufm.fit))
         True
         """
-        return np.sqrt(self.fit * self.misfit / (self.classes * self._lambdas))
+        return np.sqrt(self.fit * self.misfit / (self.classes * np.array(self.ridge)))
 
     @property
     def curvatures(self) -> Array:
@@ -160,7 +152,7 @@ class DeepLinearUFM:
         >>> DeepLinearUFM(classes=2, samples=4, depth=1, width=2, ridge=0.04).curvatures.round(12)
         array([0.21, 0.21])
         """
-        return self._lambdas * (self.fit / self.misfit)
+        return np.array(self.ridge) * (self.fit / self.misfit)
 
     def loss(self) -> float:
         """The loss at the collapsed points, ½(1 − C)(1 + LC).
@@ -184,25 +176,18 @@ class DeepLinearUFM:
         (True, [(4, 6), (4, 4), (2, 4)])
         """
         K, n, d = self.classes, self.samples, self.width
-        used = K if rank is None else rank
         widths = (K * n, *[d] * self.depth, K)
-        hidden = [np.eye(d) for _ in range(self.depth)]
+        hidden = [np.eye(d)] * self.depth
         if rng is not None:
             hidden = [np.linalg.qr(rng.standard_normal(basis.shape))[0] for basis in hidden]
         within = np.linalg.qr(np.eye(n) - 1 / n)[0][:, : n - 1]
         inputs = np.hstack([self.labels.T / np.sqrt(n), np.kron(np.eye(K), within)])
-        return AlignedChain(
-            widths=widths,
-            singular_values=tuple(
-                np.where(np.arange(min(pair)) < used, scale, 0.0)
-                for scale, pair in zip(self.scales, pairwise(widths), strict=True)
-            ),
-            data=np.full(K * n, 1 / (K * n)),
-            target=np.full(K, 1 / (K * np.sqrt(n))),
-            half_y2=0.5,
-            ridge=self.ridge,
-            bases=(inputs, *hidden, np.eye(K)),
-        )
+        modes = np.arange(max(widths)) < (K if rank is None else rank)
+        sizes = zip(self.scales, map(min, pairwise(widths)), strict=True)
+        values = tuple(scale * modes[:size] for scale, size in sizes)
+        data, target = np.full(K * n, 1 / (K * n)), np.full(K, 1 / (K * np.sqrt(n)))
+        bases = (inputs, *hidden, np.eye(K))
+        return AlignedChain(widths, values, data, target, 0.5, self.ridge, bases)
 
     def point(self, features: Array, weights: Sequence[Array]) -> LinearChain:
         """Any point of the model, `features` (d, Kn) and `weights` W_1, …, W_L, as a chain of
@@ -269,7 +254,7 @@ class DeepLinearUFM:
         >>> ufm.spectrum()
         Spectrum(0.5 × 1, 0.42 × 3, 0.25 × 12, 0.08 × 5, 0.04 × 6, 0 × 3)
         """
-        lam = self._lambdas if features else self._lambdas[1:]
+        lam = np.array(self.ridge if features else self.ridge[1:])
         odds, shift = self.fit / self.misfit, lam if ridge else np.zeros_like(lam)
         together, own = np.sqrt(np.outer(lam, lam)), np.diag(lam)
         symmetric = np.linalg.eigvalsh((odds - 1) * together + own + np.diag(shift))
@@ -303,14 +288,9 @@ class DeepLinearUFM:
             (shift[0], spare * (K * n - r), "idle"),
         )
 
-    @property
-    def _lambdas(self) -> Array:
-        """λ_0, …, λ_L, shape (L + 1,)."""
-        return np.asarray(self.ridge, dtype=float)
-
 
 @dataclass(frozen=True, eq=False)
-class Point:
+class Point(Layered):
     """Matrices H_1 (d, Kn), W_1, …, W_L (`weights`; the last has K rows) with their λ (`ridge`): a
     point of the model, with the squared loss or with `cross_entropy`. Columns of H_1 are ordered by
     class.
@@ -327,26 +307,21 @@ class Point:
     """
 
     weights: tuple[Array, ...]
-    ridge: float | Sequence[float] = 0.0
+    ridge: Ridge = 0.0
     relu: bool = False
     cross_entropy: bool = False
     slope_at_zero: float = 1.0
     zero: float = 0.0
 
     def __post_init__(self) -> None:
-        weights = tuple(
-            real_array(f"weights[{i}]", weight, ndim=2) for i, weight in enumerate(self.weights)
-        )
+        weights = checked_weights(self.weights)
         shapes = [weight.shape for weight in weights]
-        if any(above[1] != below[0] for below, above in pairwise(shapes)):
-            raise ValueError(f"weights must fit together, got the shapes {shapes}")
-        if len(weights) < 2 or shapes[0][1] % shapes[-1][0]:
-            raise ValueError(
-                "weights must hold features with as many columns for each class, a row of the last "
-                f"weight, and at least one weight, got {shapes}"
-            )
-        object.__setattr__(self, "weights", weights)
-        object.__setattr__(self, "ridge", ridge_per_layer(self.ridge, len(weights)))
+        expected = (
+            "weights must hold features with as many columns for each class, a row of the last "
+            "weight, and at least one weight"
+        )
+        require(len(weights) > 1 and shapes[0][1] % shapes[-1][0] == 0, expected, shapes)
+        settle(self, weights=weights, ridge=ridge_per_layer(self.ridge, len(weights)))
 
     @property
     def labels(self) -> Array:
@@ -366,25 +341,6 @@ class Point:
         array([[-1.]])
         """
         return self._states()[layer - 1]
-
-    def received(self, layer: int) -> Array:
-        """Λ_l, (d, Kn)."""
-        return self._passed(self.features(layer), layer)
-
-    def slopes(self, layer: int) -> Array:
-        """Ã_ic = W_L diag σ'(h_ic^(L)) ⋯ W_{l+1} diag σ'(h_ic^(l+1)), one for each sample:
-        the derivative of the output with respect to h_ic^(l+1), (Kn, K, d_l).
-
-        >>> weights = [np.zeros((1, 1)), np.eye(1), 3 * np.eye(1)]
-        >>> [Point(weights, relu=True, slope_at_zero=s).slopes(1).item() for s in (1.0, 0.0)]
-        [3.0, 0.0]
-        """
-        states, classes = self._states(), len(self.weights[-1])
-        product = np.broadcast_to(np.eye(classes), (states[0].shape[1], classes, classes))
-        for above in range(len(self.weights) - 1, layer, -1):
-            gate = self._gate(states[above - 1], above)
-            product = product @ self.weights[above] * gate.T[:, None, :]
-        return product
 
     def loss(self) -> float:
         """‖Z − Y‖²/(2Kn), or the mean of −log softmax(z_ic)_c, plus ½ Σ_l λ_l ‖·‖²: (4) or (7)."""
@@ -409,21 +365,8 @@ class Point:
             before = states[layer - 1]
             slopes.append(error @ self._passed(before, layer).T)
             error = self.weights[layer].T @ error * self._gate(before, layer)
-        rows = zip([error, *slopes[::-1]], np.atleast_1d(self.ridge), self.weights, strict=True)
-        return np.concatenate([(slope + lam * weight).ravel() for slope, lam, weight in rows])
-
-    def parameters(self) -> Array:
-        """All matrices as one vector θ (P,), one after the other, each row by row."""
-        return np.concatenate([weight.ravel() for weight in self.weights])
-
-    def with_parameters(self, theta: ArrayLike) -> Self:
-        """The point with the parameters θ (P,)."""
-        ends = np.cumsum([weight.size for weight in self.weights])[:-1]
-        pieces = zip(np.split(np.asarray(theta), ends), self.weights, strict=True)
-        moved = copy.copy(self)
-        layers = tuple(piece.reshape(weight.shape) for piece, weight in pieces)
-        object.__setattr__(moved, "weights", layers)
-        return moved
+        slope = np.concatenate([slope.ravel() for slope in (error, *slopes[::-1])])
+        return slope + self._ridges() * self.parameters()
 
     def _states(self) -> list[Array]:
         """H_1, …, H_{L+1}."""
@@ -497,14 +440,25 @@ class Layer(Generic[Model]):
     @cached_property
     def inputs(self) -> Array:
         """What the layer receives, (d, Kn): H_l, or σ(H_l) with ReLU and l > 1."""
-        return self.point.received(self.number)
+        return self.point._passed(self.point.features(self.number), self.number)
 
     @cached_property
     def slopes(self) -> Array:
         """The derivative of the outputs in what the layer hands on, (Kn, K, d_l), sample by sample:
-        A_{l+1} = W_L ⋯ W_{l+1} for all of them without ReLU.
+        Ã_ic = W_L diag σ'(h_ic^(L)) ⋯ W_{l+1} diag σ'(h_ic^(l+1)), or A_{l+1} = W_L ⋯ W_{l+1} for
+        all of them without ReLU.
+
+        >>> weights = [np.zeros((1, 1)), np.eye(1), 3 * np.eye(1)]
+        >>> points = [Point(weights, relu=True, slope_at_zero=s) for s in (1.0, 0.0)]
+        >>> [Layer(None, point, 1).slopes.item() for point in points]
+        [3.0, 0.0]
         """
-        return self.point.slopes(self.number)
+        point, samples = self.point, self.inputs.shape[1]
+        product = np.broadcast_to(np.eye(self.classes), (samples, self.classes, self.classes))
+        for above in range(len(point.weights) - 1, self.number, -1):
+            gate = point._gate(point.features(above), above)
+            product = product @ point.weights[above] * gate.T[:, None, :]
+        return product
 
     @property
     def here(self) -> Array:
@@ -586,3 +540,6 @@ def _strength(fit: float, depth: int) -> float:
     the largest value, the fold, at half of it.
     """
     return float((1 - fit) * fit ** ((depth - 1) / (depth + 1)))
+
+
+guard(globals())

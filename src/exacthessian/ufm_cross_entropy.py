@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.optimize import brentq
 
-from exacthessian.inputs import nonnegative_number, whole_number
+from exacthessian.inputs import guard, nonnegative_number, require, whole_number
 from exacthessian.spectrum import Spectrum
 from exacthessian.ufm import Layer, Point
 
@@ -41,13 +41,10 @@ class Collapse:
     def __post_init__(self) -> None:
         for name, least in (("classes", 2), ("samples", 1), ("depth", 1), ("width", 1)):
             whole_number(name, getattr(self, name), least)
-        if self.width < self.classes - 1:
-            raise ValueError(
-                f"width must be at least classes − 1 = {self.classes - 1}, because collapsed "
-                f"class means span that many directions, got {self.width}"
-            )
-        if nonnegative_number("alpha", self.alpha) == 0:
-            raise ValueError("alpha must be positive, got 0: that is the zero solution")
+        k, why = self.classes - 1, "because collapsed class means span that many directions"
+        require(self.width >= k, f"width must be at least classes − 1 = {k}, {why}", self.width)
+        alpha = nonnegative_number("alpha", self.alpha)
+        require(alpha, "alpha must be positive", "0: that is the zero solution")
 
     @property
     def confidence(self) -> float:
@@ -240,27 +237,27 @@ def critical_scales(classes: int, depth: int) -> tuple[float, float]:
     solutions of (9) meet: αp = (L−1)/(L+1). Then α_+, the least α at which the Hessian in all of
     H_1, W_1..W_L, ridge included, has no negative eigenvalue; it has none at any larger α.
 
-    K ≥ 4: α_+ = K(L−1)/(L+1). K = 2: the fold. K = 3: the zero of the determinant of the 2×2 block
+    K ≥ 4: α_+ = K(L−1)/(L+1). K = 2: the fold. K = 3: the zero of the lower eigenvalue of the block
     that couples the class directions to the global mean of H_1.
 
     >>> [round(scale, 3) for scale in (*critical_scales(4, depth=3), *critical_scales(3, depth=3))]
     [1.034, 2.0, 0.905, 1.101]
     """
-    K, N = classes, depth + 1
-    level = (N - 2) / N
+    K, level = classes, (depth - 1) / (depth + 1)
     if level == 0:
         return 0.0, 0.0
 
     def excess(alpha: float) -> float:
         return float(alpha / (1 + (K - 1) * np.exp(-alpha)) - level)
 
-    def determinant(alpha: float) -> float:
-        q = alpha / 3
-        gain = q * float(np.expm1(alpha) / (2 + np.exp(alpha)))
-        return (N * q - N + 2) * (q + gain + 1) + N * gain * (q + 1)
+    def lower(alpha: float) -> float:
+        return Collapse(K, 1, depth, K, alpha).spectrum().select("class, lower").values[0]
 
     # p lies between 1/K and 1, so α lies between the level and K times it.
     fold = float(brentq(excess, level, K * level, xtol=ROUNDING, rtol=ROUNDING))
     if K == 3:
-        return fold, float(brentq(determinant, fold, 3 * level, xtol=ROUNDING, rtol=ROUNDING))
+        return fold, float(brentq(lower, fold, 3 * level, xtol=ROUNDING, rtol=ROUNDING))
     return fold, fold if K == 2 else K * level
+
+
+guard(globals())

@@ -8,29 +8,15 @@ the only part of the package that imports torch.
 from importlib import import_module
 from pkgutil import iter_modules
 
-from exacthessian.autograd.models import hessian, loss_of, spectrum
-from exacthessian.autograd.oracle import (
-    dense_hessian,
-    gauss_newton_operator,
-    hessian_operator,
-    linear_chain_loss,
-    linear_chain_sample_loss,
-    module_function,
-    tensors,
-)
-
-__all__ = [
-    "dense_hessian",
-    "gauss_newton_operator",
-    "hessian",
-    "hessian_operator",
-    "linear_chain_loss",
-    "linear_chain_sample_loss",
-    "loss_of",
-    "module_function",
-    "spectrum",
-    "tensors",
-]
+from exacthessian.autograd.models import hessian as hessian
+from exacthessian.autograd.models import loss_of as loss_of
+from exacthessian.autograd.models import spectrum as spectrum
+from exacthessian.autograd.oracle import dense_hessian as dense_hessian
+from exacthessian.autograd.oracle import gauss_newton_operator as gauss_newton_operator
+from exacthessian.autograd.oracle import hessian_operator as hessian_operator
+from exacthessian.autograd.oracle import linear_chain_loss as linear_chain_loss
+from exacthessian.autograd.oracle import linear_chain_sample_loss as linear_chain_sample_loss
+from exacthessian.autograd.oracle import tensors as tensors
 
 # Every module here is imported, so that the losses it registers with `loss_of` are known.
 for _module in iter_modules(__path__):

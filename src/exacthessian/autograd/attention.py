@@ -64,10 +64,8 @@ def self_attention_loss(
 
 @loss_of.register
 def _(model: ScalarAttention) -> tuple[Function, list[Tensor]]:
-    loss = self_attention_loss(
-        model.inputs, model.targets, model.weights, model.biases, model.causal
-    )
-    return loss, tensors([model.value, model.query, model.key])
+    data = model.inputs, model.targets, model.weights, model.biases, model.causal
+    return self_attention_loss(*data), tensors([model.value, model.query, model.key])
 
 
 @loss_of.register

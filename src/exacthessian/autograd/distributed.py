@@ -15,10 +15,13 @@ on torch's plain kernel, the only one that has second derivatives.
 
 import atexit
 import os
+import socket
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import timedelta
 from hashlib import sha256
+from math import inf
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
@@ -27,9 +30,10 @@ import torch
 import torch.distributed as dist
 from scipy.sparse.linalg import LinearOperator
 from torch import Tensor
+from torch._C._distributed_c10d import TCPStore
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from exacthessian.inputs import Array, real_array, whole_number
+from exacthessian.inputs import Array, real_array, require, whole_number
 
 Loss: TypeAlias = Callable[[Tensor, Tensor], Tensor]
 Rows: TypeAlias = Callable[[int, int], tuple[Tensor, Tensor]]
@@ -38,6 +42,7 @@ Answer = TypeVar("Answer")
 
 STOP, MULTIPLY, ABORT = range(3)
 GRACE = 5.0  # seconds in which a rank that lives says so after a fault
+runs = 0
 
 
 def run_sharded(
@@ -71,17 +76,13 @@ def run_sharded(
     ...             shards=2)
     array([0.5, 0.5])
     """
-    if matrix not in ("hessian", "gauss_newton"):
-        raise ValueError(f"matrix must be 'hessian' or 'gauss_newton', got {matrix!r}")
-    if whole_number("shards", shards, least=1) > whole_number("samples", samples, least=1):
-        raise ValueError(f"shards must be at most the number of samples {samples}, got {shards}")
-    limit = timedelta(seconds=timeout)
-    if "RANK" in os.environ and not dist.is_initialized():
-        os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
-        dist.init_process_group("gloo", timeout=limit)
-        atexit.register(dist.destroy_process_group)
-    group = dist.new_group(backend="gloo", timeout=limit) if dist.is_initialized() else None
-    team = _Team(module, loss_sum, samples, matrix, shards, group)
+    known = matrix in ("hessian", "gauss_newton")
+    require(known, "matrix must be 'hessian' or 'gauss_newton'", repr(matrix))
+    enough = whole_number("shards", shards, least=1) <= whole_number(
+        "samples", samples, 1, most=inf
+    )
+    require(enough, f"shards must be at most the number of samples {samples}", shards)
+    team = _Team(module, loss_sum, samples, matrix, shards, _group_of_all(timeout))
     mark = team.agree(rows)
     if team.rank == 0:
         return team.drive(work, checkpoint, mark)
@@ -110,8 +111,8 @@ class _Team:
         self.rank, self.world = 0, 1
         if self.group is not None:
             self.rank, self.world = dist.get_rank(), dist.get_world_size()
-        if self.world > self.shards:
-            raise ValueError(f"shards must be at least the {self.world} ranks, got {self.shards}")
+        enough = self.shards >= self.world
+        require(enough, f"shards must be at least the {self.world} ranks", self.shards)
         self.data: dict[int, tuple[Tensor, Tensor]] = {}
 
     def talk(self, collective: Callable[..., Any], *message: Any) -> None:
@@ -121,15 +122,10 @@ class _Team:
         try:
             collective(*message, group=self.group)
         except RuntimeError as error:
-            store, gone = dist.distributed_c10d._get_default_store(), []
-            for rank in range(self.world):
-                try:
-                    store.set(f"exacthessian/{self.rank}", "alive")
-                    store.wait([f"exacthessian/{rank}"], timedelta(seconds=GRACE))
-                except RuntimeError:
-                    gone.append(str(rank))
-            silent = ", ".join(gone) or f"{self.rank} (this one)"
-            raise RankError(f"rank {silent} died, or did not answer in time") from error
+            store = dist.distributed_c10d._get_default_store()
+            gone = _silent(store, "after a fault", self.rank, self.world, GRACE)
+            name = gone or f"{self.rank} (this one)"
+            raise RankError(f"rank {name} died, or did not answer in time") from error
 
     def agree(self, rows: Rows) -> str:
         """Read the data, compare what the ranks hold, and return its fingerprint."""
@@ -158,7 +154,8 @@ class _Team:
             for name in facts:
                 if other[name] != everyone[0][1][name]:
                     raise RankError(f"rank {rank} differs from rank 0 in its {name}")
-        return sha256(repr((facts, [own for _, _, own in everyone])).encode()).hexdigest()
+        data = [digest for _, _, own in everyone for digest in own]
+        return sha256(repr((facts, data)).encode()).hexdigest()
 
     def exchange(self, message: tuple[Any, ...]) -> list[Any]:
         """The messages of all ranks; the first entry of one says what went wrong, or is None."""
@@ -192,9 +189,8 @@ class _Team:
         with sdpa_kernel(SDPBackend.MATH), torch.enable_grad():
             z = self.module(x)
             if self.matrix == "hessian":
-                slope = grad(
-                    self.loss_sum(z, y), weights, create_graph=True, materialize_grads=True
-                )
+                total = self.loss_sum(z, y)
+                slope = grad(total, weights, create_graph=True, materialize_grads=True)
                 image = grad(slope, weights, parts, materialize_grads=True)
             else:
                 u = torch.zeros_like(z, requires_grad=True)
@@ -264,6 +260,49 @@ class _Team:
             if end != MULTIPLY:
                 self.command(end)
         return answer
+
+
+def _group_of_all(timeout: float) -> dist.ProcessGroup | None:
+    """A new group of all ranks, as soon as each has come; None if there is no launcher."""
+    global runs
+    runs, limit, begun = runs + 1, timedelta(seconds=timeout), dist.is_initialized()
+    if begun:
+        rank, world = dist.get_rank(), dist.get_world_size()
+        store = dist.distributed_c10d._get_default_store()
+    elif "RANK" in os.environ:
+        rank, world, port = (int(os.environ[n]) for n in ("RANK", "WORLD_SIZE", "MASTER_PORT"))
+        address = os.environ["MASTER_ADDR"], port
+        host = rank == 0 and os.environ.get("TORCHELASTIC_USE_AGENT_STORE") != "True"
+        door = socket.create_server(address).detach() if host else None
+        try:
+            store = TCPStore(*address, world, host, limit, False, master_listen_fd=door)
+        except RuntimeError as error:
+            raise RankError(f"rank 0 did not come within {timeout:g} seconds") from error
+    else:
+        return None
+    if absent := _silent(store, f"run {runs}", rank, world, timeout):
+        raise RankError(f"rank {absent} did not come within {timeout:g} seconds")
+    if not begun:
+        os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
+        dist.init_process_group("gloo", None, limit, world, rank, store)
+        atexit.register(dist.destroy_process_group)
+    return dist.new_group(backend="gloo", timeout=limit)
+
+
+def _silent(store: Any, call: str, rank: int, world: int, seconds: float) -> str:
+    """The ranks that do not answer a roll call in some seconds; every rank takes part in it."""
+    absent, deadline = [], time.monotonic() + seconds
+    try:
+        store.set(f"exacthessian/{call}/{rank}", "here")
+        for other in range(world):
+            left = max(deadline - time.monotonic(), 0.1)
+            try:
+                store.wait([f"exacthessian/{call}/{other}"], timedelta(seconds=left))
+            except dist.DistStoreError:
+                absent.append(str(other))
+    except dist.DistNetworkError:
+        return "0"  # which holds the store, if no launcher does
+    return ", ".join(absent)
 
 
 def _cover(low: int, high: int, start: int, length: int) -> Iterator[Tree]:

@@ -60,11 +60,8 @@ def _(model: LinearChain) -> tuple[Function, list[Tensor]]:
 @loss_of.register
 def _(model: AlignedChain) -> tuple[Function, list[Tensor]]:
     bases = tensors(model.bases or (np.eye(width) for width in model.widths))
-    diagonals = tensors(model.singular_values)
-    layers = [
-        _turned(left, diagonal, right)
-        for diagonal, (right, left) in zip(diagonals, pairwise(bases), strict=True)
-    ]
+    pairs = zip(tensors(model.singular_values), pairwise(bases), strict=True)
+    layers = [_turned(left, diagonal, right) for diagonal, (right, left) in pairs]
     data, target = tensors([model.data, model.target])
     moments = _turned(bases[0], data, bases[0]), _turned(bases[-1], target, bases[0])
     return linear_chain_loss(*moments, model.half_y2, model.ridge), layers

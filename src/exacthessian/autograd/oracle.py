@@ -20,13 +20,14 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from scipy.sparse.linalg import LinearOperator
 from torch import Tensor
-from torch.func import functional_call, grad, vjp, vmap
+from torch.func import grad, vjp, vmap
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from exacthessian.inputs import real_array
+from exacthessian.inputs import real_array, require
 
 Matrix: TypeAlias = NDArray[np.float64]
 Function: TypeAlias = Callable[[list[Tensor]], Tensor]
+Ridge: TypeAlias = float | Sequence[float]
 TensorMap: TypeAlias = Callable[[Tensor], Tensor]
 Products: TypeAlias = Callable[[Matrix], Matrix]
 
@@ -34,9 +35,7 @@ derivatives_taken = 0  # how many functions were differentiated; a verdict says 
 CHUNK = 256  # vectors differentiated at once: more is no faster and takes more memory
 
 
-def dense_hessian(
-    function: Function, parameters: Sequence[Tensor], chunk: int = CHUNK
-) -> NDArray[np.float64]:
+def dense_hessian(function: Function, parameters: Sequence[Tensor], chunk: int = CHUNK) -> Matrix:
     """The Hessian ∂²f/∂θ_p∂θ_q of a scalar function of a list of tensors, (P, P).
 
     The matrix is returned as it was computed, `chunk` rows at a time, and not symmetrised: its
@@ -68,35 +67,43 @@ def hessian_operator(function: Function, parameters: Sequence[Tensor]) -> Linear
 
 
 def gauss_newton_operator(
-    model: Callable[..., Tensor],
-    loss: Callable[..., Tensor],
-    parameters: Sequence[Tensor],
-    inputs: Tensor | None = None,
-    targets: Tensor | None = None,
+    model: Function, loss: TensorMap, parameters: Sequence[Tensor]
 ) -> LinearOperator:
     """The Gauss–Newton matrix Jᵀ ∇²ℓ(z) J of θ ↦ ℓ(z), z = f(θ), J = ∂z/∂θ, as a symmetric float64
     operator (P, P) that is never stored.
 
-    `model(parameters)` or `model(parameters, inputs)` returns z, one tensor of any shape;
-    `loss(z)` or `loss(z, targets)` returns a scalar and need not be quadratic.
+    `model(parameters)` returns z, one tensor of any shape; `loss(z)` returns a scalar and need not
+    be quadratic.
 
     Logistic loss log(1 + e^z) of one weight at w = 0: ℓ'' = 1/4, so G = Σ x²/4.
 
     >>> def logistic(z):
     ...     return torch.nn.functional.softplus(z).sum()
     >>> x = torch.tensor([1.0, 2.0, 3.0], dtype=torch.float64)
-    >>> gauss_newton_operator(lambda w, x: w[0] * x, logistic, tensors([0.0]), x) @ np.ones(1)
+    >>> gauss_newton_operator(lambda w: w[0] * x, logistic, tensors([0.0])) @ np.ones(1)
     array([3.5])
     """
-    products = _gauss_newton_products(model, loss, parameters, inputs, targets)
-    return _symmetric_operator(products, _size(parameters))
+
+    def risk(z: Tensor) -> Tensor:
+        return loss(z.clone())  # as for the parameters: the loss may work in place
+
+    _count()
+    flat, theta = _flatten(model, parameters)
+    z = _check_value("model", flat, theta)
+    _check_scalar("loss", risk, z)
+    transpose = vjp(flat, theta)[1]  # u ↦ Jᵀu
+    jacobian = vjp(lambda u: transpose(u)[0], z)[1]  # the transpose of that linear map, v ↦ Jv
+    curvature = vjp(grad(risk), z)[1]  # u ↦ ∇²ℓ(z)u
+
+    def product(v: Tensor) -> Tensor:
+        return transpose(*curvature(*jacobian(v)))[0]
+
+    products = _batched(product, "Gauss–Newton matrix of loss and model")
+    return _symmetric_operator(products, len(theta))
 
 
 def linear_chain_loss(
-    sigma_xx: ArrayLike,
-    sigma_yx: ArrayLike,
-    half_y2: float = 0.0,
-    ridge: float | Sequence[float] = 0.0,
+    sigma_xx: ArrayLike, sigma_yx: ArrayLike, half_y2: float = 0.0, ridge: Ridge = 0.0
 ) -> Function:
     """The loss ½ tr(W Σxx Wᵀ) − tr(W Σyxᵀ) + ½E‖y‖² + ½ Σ_l λ_l ‖W_l‖² of W = W_L ⋯ W_1.
 
@@ -119,9 +126,7 @@ def linear_chain_loss(
     return loss
 
 
-def linear_chain_sample_loss(
-    X: ArrayLike, Y: ArrayLike, ridge: float | Sequence[float] = 0.0
-) -> Function:
+def linear_chain_sample_loss(X: ArrayLike, Y: ArrayLike, ridge: Ridge = 0.0) -> Function:
     """The loss 1/(2N) Σ_n ‖W_L ⋯ W_1 x_n − y_n‖² + ½ Σ_l λ_l ‖W_l‖², sample by sample.
 
     The columns of `X` (d_0, N) and `Y` (d_L, N) are the samples; they pass through the layers one
@@ -138,39 +143,6 @@ def linear_chain_sample_loss(
         return ((outputs - y) ** 2).sum() / (2 * x.shape[1]) + _penalty(weights, ridge)
 
     return loss
-
-
-def module_function(module: torch.nn.Module) -> tuple[Callable[..., Tensor], list[Tensor]]:
-    """A module as (model, parameters): `model(parameters, inputs)` is `module(inputs)`.
-
-    The parameters are copies of all of `module.parameters()`, in that order, a shared one once; the
-    module itself is left alone. Its numbers must be float64.
-
-    >>> net = torch.nn.Linear(2, 1).double()
-    >>> model, parameters = module_function(net)
-    >>> [tuple(w.shape) for w in parameters]
-    [(1, 2), (1,)]
-    >>> x = torch.ones(1, 2, dtype=torch.float64)
-    >>> dense_hessian(lambda w: model(w, x).pow(2).sum(), parameters)
-    array([[2., 2., 2.],
-           [2., 2., 2.],
-           [2., 2., 2.]])
-    """
-    named = dict(module.named_parameters())
-    for name, weight in named.items():
-        if weight.dtype != torch.float64:
-            raise TypeError(
-                f"module must have float64 parameters, {name!r} is {weight.dtype}; "
-                "call module.double() first"
-            )
-
-    def model(parameters: Sequence[Tensor], *inputs: Tensor) -> Tensor:
-        weights = dict(zip(named, parameters, strict=True))
-        # Copies, because batch normalisation writes into its buffers.
-        buffers = {name: buffer.clone() for name, buffer in module.named_buffers()}
-        return functional_call(module, weights | buffers, inputs)
-
-    return model, [weight.detach().clone() for weight in named.values()]
 
 
 def tensors(arrays: Iterable[ArrayLike]) -> list[Tensor]:
@@ -197,39 +169,10 @@ def _hessian_products(function: Function, parameters: Sequence[Tensor]) -> Produ
     return _batched(lambda u: hessian(u)[0], "Hessian of function")
 
 
-def _gauss_newton_products(
-    model: Callable[..., Tensor],
-    loss: Callable[..., Tensor],
-    parameters: Sequence[Tensor],
-    inputs: Tensor | None,
-    targets: Tensor | None,
-) -> Products:
-    """V ↦ V Jᵀ ∇²ℓ J for rows V (m, P): v ↦ Jv ↦ ∇²ℓ Jv ↦ Jᵀ∇²ℓ Jv."""
-
-    def outputs(weights: list[Tensor]) -> Tensor:
-        return model(weights) if inputs is None else model(weights, inputs)
-
-    def risk(z: Tensor) -> Tensor:
-        z = z.clone()  # as for the parameters: the loss may work in place
-        return loss(z) if targets is None else loss(z, targets)
-
-    _count()
-    flat, theta = _flatten(outputs, parameters)
-    z = _check_value("model", flat, theta)
-    _check_scalar("loss", risk, z)
-    transpose = vjp(flat, theta)[1]  # u ↦ Jᵀu
-    jacobian = vjp(lambda u: transpose(u)[0], z)[1]  # the transpose of that linear map, v ↦ Jv
-    curvature = vjp(grad(risk), z)[1]  # u ↦ ∇²ℓ(z)u
-    return _batched(
-        lambda v: transpose(*curvature(*jacobian(v)))[0], "Gauss–Newton matrix of loss and model"
-    )
-
-
 def _flatten(function: Function, parameters: Sequence[Tensor]) -> tuple[TensorMap, Tensor]:
     """The function as one of the single vector θ of all parameters, and θ itself, a copy."""
     _check_parameters(parameters)
-    shapes = [weight.shape for weight in parameters]
-    sizes = [weight.numel() for weight in parameters]
+    shapes, sizes = [w.shape for w in parameters], [w.numel() for w in parameters]
 
     def flat(theta: Tensor) -> Tensor:
         # Clones, so that a function that works in place spoils nothing but its own arguments.
@@ -249,11 +192,8 @@ def _batched(product: TensorMap, name: str) -> Products:
     def products(rows: Matrix) -> Matrix:
         with torch.no_grad():
             result: Matrix = rowwise(torch.from_numpy(rows)).numpy()
-        if not np.isfinite(result).all():
-            raise ValueError(
-                f"{name} must be finite, got nan or inf: "
-                "there is no second derivative at these parameters"
-            )
+        missing = "nan or inf: there is no second derivative at these parameters"
+        require(np.isfinite(result).all(), f"{name} must be finite", missing)
         return result
 
     return products
@@ -270,12 +210,11 @@ def _symmetric_operator(products: Products, size: int) -> LinearOperator:
             result[:, some] = products(np.ascontiguousarray(columns[:, some].T)).T
         return result.reshape(vectors.shape)
 
-    return LinearOperator(
-        (size, size), matvec=matmat, rmatvec=matmat, matmat=matmat, rmatmat=matmat, dtype=np.float64
-    )
+    both = dict.fromkeys(("matvec", "rmatvec", "matmat", "rmatmat"), matmat)
+    return LinearOperator((size, size), dtype=np.float64, **both)
 
 
-def _penalty(weights: Sequence[Tensor], ridge: float | Sequence[float]) -> Tensor:
+def _penalty(weights: Sequence[Tensor], ridge: Ridge) -> Tensor:
     """½ Σ_l λ_l ‖W_l‖², with one λ for all layers or one for each."""
     squares = torch.stack([(weight**2).sum() for weight in weights])
     return (torch.as_tensor(ridge, dtype=torch.float64) * squares).sum() / 2
@@ -315,15 +254,14 @@ def _check_value(name: str, function: TensorMap, at: Tensor) -> Tensor:
         raise ValueError(
             f"{name} must not draw random numbers (with dropout, call module.eval() first)"
         ) from error
-    if not torch.isfinite(value).all():
-        raise ValueError(f"{name} must return finite values at these parameters, got nan or inf")
+    finite = torch.isfinite(value).all()
+    require(finite, f"{name} must return finite values at these parameters", "nan or inf")
     return value
 
 
 def _check_scalar(name: str, function: TensorMap, at: Tensor) -> None:
     shape = tuple(_check_value(name, function, at).shape)
-    if shape != ():
-        raise ValueError(f"{name} must return a scalar, a tensor of shape (), got shape {shape}")
+    require(not shape, f"{name} must return a scalar, a tensor of shape ()", f"shape {shape}")
 
 
 def _size(parameters: Sequence[Tensor]) -> int:

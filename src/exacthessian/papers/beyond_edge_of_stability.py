@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 from scipy.optimize import brentq
 
 from exacthessian import mode
-from exacthessian.inputs import Array, real_array
+from exacthessian.inputs import Array, guard, real_array
 from exacthessian.spectrum import Spectrum
 
 
@@ -126,9 +126,7 @@ def lemma_6(factors: ArrayLike, target: float) -> Array:
     squares = real_array("factors", factors, ndim=1) ** 2
     gaps, goal = squares - squares.min(), 2 * np.log(target)
 
-    def excess(
-        u: float,
-    ) -> float:  # e^u is the least square: at most σ^{2/L}, the others are larger
+    def excess(u: float) -> float:  # e^u is the least square, at most σ^{2/L}
         return np.log(gaps + np.exp(u)).sum() - goal
 
     least = brentq(excess, -700.0, goal / len(gaps) + 1, xtol=1e-14, rtol=1e-14)
@@ -152,3 +150,6 @@ def definition_3(factors: ArrayLike, target: float) -> float:
     6.0
     """
     return lemma_7(lemma_6(factors, target))
+
+
+guard(globals())

@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike
 
 from exacthessian.attention import Head, ScalarAttention
 from exacthessian.chain import LinearChain
-from exacthessian.inputs import Array
+from exacthessian.inputs import Array, guard
 from exacthessian.scalar import ReluNetwork, TwoLayer
 from exacthessian.spectrum import Spectrum
 
@@ -67,9 +67,8 @@ def theorem_3_1(network: TwoLayer) -> Spectrum:
     Spectrum(14.5 × 1, 4.5 × 1, -4.5 × 2)
     """
     w2, v2, d = float(network.w @ network.w), float(network.v @ network.v), network.d
-    top, second = equation_1(w2, v2, network.c, network.s2, d)
-    bulk = ((sign * d, network.width - 1, "bulk") for sign in (1, -1))
-    return Spectrum.of((top, 1, "outlier"), *bulk, (second, 1, "outlier"))
+    pair = equation_1(w2, v2, network.c, network.s2, d)
+    return _outliers_and_bulk(pair, plus_minus=d, copies=network.width - 1)
 
 
 def statement_lambda_min(network: TwoLayer) -> float:
@@ -300,8 +299,7 @@ def theorem_3_5(layer: Layer) -> Spectrum:
     """
     head = layer.head()
     roots = statement_attention_cubic(head)[0] / 3 + _viete(*statement_depressed_cubic(head))
-    bulk = ((sign * head.gamma, len(head.query) - 1, "bulk") for sign in (1, -1))
-    return Spectrum.of(*((root, 1, "outlier") for root in roots), *bulk)
+    return _outliers_and_bulk(roots, plus_minus=head.gamma, copies=len(head.query) - 1)
 
 
 def theorem_3_5_xi(layer: Layer) -> float:
@@ -324,8 +322,7 @@ def remark_b_2(layer: Layer) -> Spectrum:
     head = layer.head()
     w2, v2 = float(head.key @ head.key), float(head.query @ head.query)
     pair = equation_1(w2, v2, head.product, head.zeta, head.gamma)
-    bulk = ((sign * head.gamma, len(head.query) - 1, "bulk") for sign in (1, -1))
-    return Spectrum.of(*((value, 1, "outlier") for value in pair), *bulk)
+    return _outliers_and_bulk(pair, plus_minus=head.gamma, copies=len(head.query) - 1)
 
 
 def remark_b_3(layer: Layer) -> Array:
@@ -395,9 +392,18 @@ def _cell_means(network: ReluNetwork, cell: str) -> tuple[float, TwoLayer]:
     return float(mine.mean()), mean
 
 
+def _outliers_and_bulk(outliers: Array, plus_minus: float, copies: int) -> Spectrum:
+    """The outliers, once each, and a bulk of two values ±, so many times each."""
+    sides = ((sign * plus_minus, copies, "bulk") for sign in (1, -1))
+    return Spectrum.of(*((value, 1, "outlier") for value in outliers), *sides)
+
+
 def _viete(p: float, q: float) -> Array:
     """The three real roots 2√(−p/3) cos(arccos((3q/2p) √(−3/p))/3 − 2πj/3) of μ³ + pμ + q."""
     if p >= 0:  # p = q = 0 up to rounding
         return np.zeros(3)
     cosine = np.clip(1.5 * q / p * np.sqrt(-3 / p), -1.0, 1.0)
     return 2 * np.sqrt(-p / 3) * np.cos(np.arccos(cosine) / 3 - 2 * np.pi * np.arange(3) / 3)
+
+
+guard(globals())

@@ -14,9 +14,9 @@ from numpy.typing import ArrayLike
 from scipy.optimize import brentq
 
 from exacthessian.chain import LinearChain
-from exacthessian.inputs import Array
+from exacthessian.inputs import Array, guard
 from exacthessian.spectrum import Spectrum
-from exacthessian.ufm import DeepLinearUFM, Layer, Split, threshold
+from exacthessian.ufm import DeepLinearUFM, Layer, Point, Split, threshold
 from exacthessian.ufm_cross_entropy import ROUNDING, Collapse, critical_scales
 
 Linear = Layer[DeepLinearUFM]
@@ -88,7 +88,7 @@ def theorem_4(layer: Linear) -> Array:
     return -theorem_3(layer).reshape(layer.weight.shape) / _ridge(layer.model)
 
 
-def theorem_5(ufm: DeepLinearUFM, chain: LinearChain) -> Array:
+def theorem_5(ufm: DeepLinearUFM, chain: LinearChain | Point) -> Array:
     """The leading term of the Hessian in W_1, …, W_L at an optimum, (P, P): blocks
     g Σ_cc' v_cc'^l v_cc'^{rᵀ}. It has rank K² and the eigenvalue L g.
 
@@ -248,10 +248,8 @@ def theorem_11(layer: Linear) -> Array:
     ufm, here = layer.model, _unit(layer.here)
     C, power = ufm.fit, (2 * ufm.depth - 2 * layer.number + 2) / (ufm.depth + 1)
     centre = here.sum(axis=1, keepdims=True) / np.sqrt(ufm.classes)
-    one = centre @ centre.T
-    return (C * np.sqrt(ufm.samples)) ** power * (
-        (C**2 + 1) * (here @ here.T - one) + (C - 1) ** 2 * one
-    )
+    one, size = centre @ centre.T, (C * np.sqrt(ufm.samples)) ** power
+    return size * ((C**2 + 1) * (here @ here.T - one) + (C - 1) ** 2 * one)
 
 
 def equation_11(layer: Linear) -> Array:
@@ -408,3 +406,6 @@ def _example() -> Linear:
     """The first layer of a small optimum, for the examples above."""
     ufm = DeepLinearUFM(classes=2, samples=2, depth=2, width=3, ridge=0.01)
     return ufm.layers(ufm.optimum(np.random.default_rng(0)).to_chain())[0]
+
+
+guard(globals())

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from exacthessian.chain import LinearChain
-from exacthessian.inputs import Array, whole_number
+from exacthessian.inputs import Array, guard, require, settle, whole_number
 from exacthessian.mode import curvature
 from exacthessian.spectrum import Spectrum
 
@@ -36,27 +36,15 @@ class Setting:
     data_rank: int
 
     def __post_init__(self) -> None:
-        widths = tuple(whole_number("widths", width, least=1) for width in self.widths)
-        if len(widths) < 3:
-            raise ValueError(
-                f"widths must hold d_0..d_L with depth L ≥ 2, got {widths} of depth "
-                f"{len(widths) - 1}: one layer has one cluster"
-            )
-        ends = min(widths[0], widths[-1])
-        if min(widths) < ends:
-            raise ValueError(
-                f"widths must have every hidden width at least d* = {ends}, got {widths}"
-            )
-        rank = whole_number("rank", self.rank, least=1)
-        if rank > ends:
-            raise ValueError(f"rank must be at most d* = {ends} to fit widths {widths}, got {rank}")
-        data_rank = whole_number("data_rank", self.data_rank, least=1)
-        if not rank <= data_rank <= widths[0]:
-            raise ValueError(
-                f"data_rank must lie between the target's rank {rank} and d_0 = {widths[0]}, "
-                f"got {data_rank}: the inputs must span what the target reads"
-            )
-        object.__setattr__(self, "widths", widths)
+        settle(self, widths=tuple(whole_number("widths", width, 1) for width in self.widths))
+        widths, rank = self.widths, whole_number("rank", self.rank, least=1)
+        require(len(widths) > 2, "widths must hold d_0..d_L with depth L ≥ 2", widths)
+        ends, least = self.ends, min(widths)
+        require(least == ends, f"widths must be at least d* = {ends}, hidden ones too", widths)
+        require(rank <= ends, f"rank must be at most d* = {ends} to fit widths {widths}", rank)
+        known = whole_number("data_rank", self.data_rank, least=1)
+        spans = f"data_rank must lie between the rank {rank} of the target and d_0 = {widths[0]}"
+        require(rank <= known <= widths[0], spans, known)
 
     @classmethod
     def whitened(cls, widths: Sequence[int], rank: int) -> "Setting":
@@ -206,17 +194,13 @@ def equation_11(depth: int, mu: float) -> tuple[float, float]:
 
 
 def lemma_a_1(setting: Setting, mu: float) -> Spectrum:
-    """The spectrum of H_o at a uniform point λ_i = μ (i ≤ r), 0 otherwise.
+    """The spectrum of H_o at a uniform point λ_i = μ (i ≤ r), 0 otherwise: with g = μ^{2L−2} it is
+    Lg, r² times, g, r(ρ + d_L − 2r) times, and 0 for the rest.
 
     >>> lemma_a_1(Setting.whitened((7, 8, 8, 5), rank=2), mu=1.0)
     Spectrum(3 × 4, 1 × 12, 0 × 144)
     """
-    g, dominant = mu ** (2 * setting.depth - 2), setting.rank**2
-    return Spectrum.of(
-        (setting.depth * g, dominant, "dominant"),
-        (g, setting.bulk, "bulk"),
-        (0.0, setting.size - dominant - setting.bulk, "zero"),
-    )
+    return lemma_a_9(setting, np.full(setting.rank, mu))
 
 
 def lemma_a_2(setting: Setting, lam: ArrayLike, eta: float) -> Array:
@@ -328,14 +312,8 @@ def lemma_a_10(chain: LinearChain, u: Array, v: Array) -> Array:
     >>> lemma_a_10(LinearChain([[[2.0]], [[3.0]]], [[1.0]], [[0.0]]), np.ones(1), np.ones(1))
     array([3., 2.])
     """
-    back, ahead = [u], [v]
-    for weight in reversed(chain.weights[1:]):
-        back.append(weight.T @ back[-1])
-    for weight in chain.weights[:-1]:
-        ahead.append(weight @ ahead[-1])
-    return np.concatenate(
-        [np.outer(b, a).ravel() for b, a in zip(reversed(back), ahead, strict=True)]
-    )
+    around = zip(chain.after, chain.before, strict=True)
+    return np.concatenate([np.outer(A.T @ u, B @ v).ravel() for A, B in around])
 
 
 def lemma_a_11(setting: Setting, lam: ArrayLike) -> Array:
@@ -349,3 +327,6 @@ def lemma_a_11(setting: Setting, lam: ArrayLike) -> Array:
     rows, columns = sigma[: setting.widths[-1]], sigma[: setting.data_rank]
     nu = curvature(setting.depth, rows[:, None], columns).ravel()
     return np.sort(np.concatenate([nu, np.zeros(setting.size - len(nu))]))[::-1]
+
+
+guard(globals())

@@ -9,23 +9,26 @@ from functools import cache, reduce
 from itertools import pairwise
 from typing import Any, TypeAlias
 
-import matplotlib.pyplot as plt
 import numpy as np
 import torch
-from matplotlib.figure import Figure
 from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import least_squares
 from scipy.sparse.linalg import eigsh
 from torch import Tensor
 
-from exacthessian import figures, mode
+from exacthessian import mode
 from exacthessian.aligned import AlignedChain
 from exacthessian.autograd import hessian_operator, tensors
 from exacthessian.autograd.oracle import Function
 from exacthessian.chain import LinearChain
+from exacthessian.descent import descend
 from exacthessian.inputs import Array
+from exacthessian.studies.depth_not_data import orthogonal
 
 Labelled: TypeAlias = tuple[Array, NDArray[Any]]  # images (N, …) and their labels (N,)
+
+Start: TypeAlias = tuple[Tensor, Tensor, list[Tensor]]  # inputs, targets, weights
+Activation: TypeAlias = Callable[[Tensor], Tensor]
 
 STATES = 512
 
@@ -73,22 +76,6 @@ def attractor(depth: int, sigma: ArrayLike, etas: ArrayLike, keep: int, settle: 
     return states
 
 
-def fork(depth: int, target: float) -> tuple[tuple[Array, Array], tuple[Array, Array]]:
-    """What a balanced mode visits against the ratio, up to 1.23: (ratios, values of the product) in
-    closed form, up along one branch and back along the other, and by 4000 steps of descent.
-
-    >>> theory, seen = fork(2, 10.0)
-    >>> len(theory[0]) == len(theory[1]), len(seen[0]) == len(seen[1])
-    (True, True)
-    """
-    edge = mode.edge(depth, target)
-    ratios, fine = np.linspace(0.92, 1.23, 32), np.linspace(1.0002, 1.23, 200)
-    low, high = np.transpose([mode.two_cycle(depth, target, ratio * edge) for ratio in fine])
-    late = attractor(depth, [target], ratios * edge, 2, 4000)
-    theory = np.r_[fine[::-1], fine], np.r_[low[::-1], high] ** depth
-    return theory, (np.repeat(ratios, 2), late.ravel() ** depth)
-
-
 def lyapunov(depth: int, a: ArrayLike, steps: int = 2000) -> Array:
     """The Lyapunov exponent of a mode with target 1, the mean of log|slope| along the attractor,
     for each step a (n,): over 512 starts near the minimum, half of the `steps` to settle.
@@ -107,23 +94,6 @@ def lyapunov(depth: int, a: ArrayLike, steps: int = 2000) -> Array:
         total += np.log(np.abs(mode.slope(x, depth, 1.0, strengths)) + 1e-300).mean(axis=1)
         x = mode.step(x, depth, 1.0, strengths)
     return total / (steps // 2)
-
-
-def all_eigenvalues(targets: Sequence[float], ratios: Array, orbits: Array) -> tuple[Array, Array]:
-    """The distinct Hessian eigenvalues of 5×5 networks of depth 3 at the balanced states `orbits`
-    (n, t, r), and the ratio at which each was found: two arrays of equal length.
-
-    >>> places, values = all_eigenvalues([1.0], np.array([1.0]), np.ones((1, 1, 1)))
-    >>> values
-    array([0., 1., 3.])
-    """
-    found = []
-    for ratio, states in zip(ratios, orbits, strict=True):
-        for s in states:
-            spectrum = AlignedChain.balanced((5,) * 4, s, target=targets).spectrum()
-            found += [(ratio, value) for value in np.unique(spectrum.values.round(2))]
-    places, values = np.transpose(found)
-    return places, values
 
 
 # The paper's bound, and directions of the Hessian
@@ -255,16 +225,6 @@ def tilt_vanishes(depth: int, first: float, second: float) -> float:
 # Matrices
 
 
-def orthogonal(rng: np.random.Generator, size: int) -> Array:
-    """A random orthogonal matrix (size, size).
-
-    >>> Q = orthogonal(np.random.default_rng(0), 3)
-    >>> np.allclose(Q @ Q.T, np.eye(3))
-    True
-    """
-    return np.linalg.qr(rng.standard_normal((size, size)))[0]
-
-
 def rotated_target(sigma: Sequence[float], size: int, seed: int = 0) -> tuple[Array, Array, Array]:
     """Random orthogonal U, V (d, d) and the target U diag(σ, 0) Vᵀ.
 
@@ -286,13 +246,10 @@ def products(
     >>> products(np.array([[2.0]]), depth=2, alpha=0.5, eta=0.1, steps=2).ravel().round(6)
     array([0.05    , 0.102601])
     """
-    one, history = np.eye(len(target)), []
+    one = np.eye(len(target))
     first = alpha * one + kick * np.eye(len(target), k=1)
-    state = LinearChain((first, *[alpha * one] * (depth - 2), 0 * one), one, target)
-    for _ in range(steps):
-        state = state.step(eta)
-        history.append(state.product)
-    return np.array(history)
+    start = LinearChain((first, *[alpha * one] * (depth - 2), 0 * one), one, target)
+    return np.array([state.product for state in descend(start, eta, steps).states[1:]])
 
 
 def sorted_and_modes(
@@ -328,20 +285,15 @@ def fixed_point_departure(sigma: Sequence[int], eta: float, bits: int, steps: in
     left = np.array([[1, 2, 2], [2, 1, -2], [2, -2, 1]], dtype=object)  # 3 U
     right = np.array([[2, 3, 6], [3, -6, 2], [6, 2, -3]], dtype=object)  # 7 V
     u, v, target = left * one // 3, right * one // 7, left * sigma @ right.T * one // 21
-    w1 = w2 = np.eye(3, dtype=object) * (3 * one // 10)
-    w3, rate, departures = 0 * w1, round(Fraction(eta) * one), [0.0]
+    begin = np.eye(3, dtype=object) * (3 * one // 10)
+    layers, rate, departures = [begin, begin, 0 * begin], round(Fraction(eta) * one), [0.0]
     while len(departures) <= steps and departures[-1] <= 1:
-        residual = times(w3, w2, w1) - target
-        slopes = (
-            times(w2.T, w3.T, residual),
-            times(w3.T, residual, w1.T),
-            times(residual, w1.T, w2.T),
-        )
-        w1, w2, w3 = (
-            weight - ((rate * slope + half) >> bits)
-            for weight, slope in zip((w1, w2, w3), slopes, strict=True)
-        )
-        seen = times(u.T, w3, w2, w1, v) * (1 - np.eye(3, dtype=object))
+        w1, w2, w3 = layers
+        gap = times(w3, w2, w1) - target
+        slopes = times(w2.T, w3.T, gap), times(w3.T, gap, w1.T), times(gap, w1.T, w2.T)
+        moves = ((rate * slope + half) >> bits for slope in slopes)
+        layers = [layer - move for layer, move in zip(layers, moves, strict=True)]
+        seen = times(u.T, *layers[::-1], v) * (1 - np.eye(3, dtype=object))
         departures.append(np.abs(seen).max() / one)
     return np.array(departures[1:], dtype=float)
 
@@ -352,10 +304,7 @@ def onset(departures: ArrayLike, level: float = 1e-2) -> int:
     >>> onset([0.0, 0.5, 0.1])
     2
     """
-    above = np.asarray(departures) > level
-    if not above.any():
-        raise ValueError(f"departures never exceed {level} in {len(above)} steps")
-    return int(np.argmax(above)) + 1
+    return int(np.flatnonzero(np.asarray(departures) > level)[0]) + 1
 
 
 # Networks with activations
@@ -398,7 +347,7 @@ def edge_ratio(loss: Function, parameters: Sequence[Tensor], eta: float) -> floa
     return float(eta * top[0] / 2)
 
 
-def net_loss(x: Tensor, y: Tensor, phi: Callable[[Tensor], Tensor]) -> Function:
+def net_loss(x: Tensor, y: Tensor, phi: Activation) -> Function:
     """(1/2N) Σ_n ‖W_L φ(W_{L−1}⋯φ(W_1x_n)) − y_n‖²; weights and data (N, d) may carry an axis of
     networks first.
 
@@ -416,9 +365,7 @@ def net_loss(x: Tensor, y: Tensor, phi: Callable[[Tensor], Tensor]) -> Function:
     return loss
 
 
-def network(
-    data: Labelled, n: int, hidden: Sequence[int], scale: float, seed: int
-) -> tuple[Tensor, Tensor, list[Tensor]]:
+def network(data: Labelled, n: int, hidden: Sequence[int], scale: float, seed: int) -> Start:
     """n random images, centred; their labels as one-hot rows; Gaussian weights of layers with
     `hidden` units, the entries of W_l with deviation `scale`/√d_{l−1}.
 
@@ -438,11 +385,7 @@ def network(
 
 
 def train(
-    starts: Sequence[tuple[Tensor, Tensor, list[Tensor]]],
-    phi: Callable[[Tensor], Tensor],
-    eta: float,
-    steps: int,
-    watch: Collection[int] = (),
+    starts: Sequence[Start], phi: Activation, eta: float, steps: int, watch: Collection[int] = ()
 ) -> tuple[Array, Array, Array]:
     """Descent from several `network` starts of one shape at once: losses (T + 1, S), singular
     values of the hidden layers (T + 1, l, S, k), and ε at the steps `watch` (w, S).
@@ -463,35 +406,6 @@ def train(
     return np.array(losses), np.array(values), np.array(edges)
 
 
-def depth_map(data: Labelled, depth: int, factors: Array) -> tuple[float, NDArray[np.bool_]]:
-    """For tanh layers of width 32 on 20 images: 2/λ_max after slow training, and whether the loss
-    rises within 400 steps at each of `factors` times that step.
-
-    >>> border, rises = depth_map((np.eye(20), np.arange(20) % 2), 2, np.array([0.5]))
-    >>> border > 0, rises.shape
-    (True, (1,))
-    """
-    x, y, weights = network(data, 20, [32] * (depth - 1), 0.7, seed=0)
-    loss = net_loss(x, y, torch.tanh)
-    *_, (end, _) = descent(loss, weights, 0.2, 500)
-    border = 1 / edge_ratio(loss, end, 1.0)
-    many = [w.expand(len(factors), *w.shape) for w in weights]
-    etas = torch.tensor(border * factors)[:, None, None]
-    losses = [value for _, value in descent(loss, many, etas, 400)]
-    return border, np.any(np.diff(losses, axis=0) > 0, axis=0)
-
-
-def jitter(losses: Array, values: Array) -> Array:
-    """The mean second difference of each singular value (T, layers, k) over 60 steps after the
-    loss (T,) first rises, all layers together.
-
-    >>> jitter(np.array([2.0, 1.0, 1.5, 1.0]), np.array([0.0, 1.0, 0.0, 1.0])[:, None, None])
-    array([2.])
-    """
-    first = int(np.argmax(np.diff(losses) > 0))
-    return abs(np.diff(values[first : first + 60], 2, axis=0)).mean((0, 1))
-
-
 def holder(point: Sequence[Tensor]) -> Tensor:
     """The Hölder table function −|sin x cos y exp(1 − √(x² + y²)/π)|.
 
@@ -500,60 +414,3 @@ def holder(point: Sequence[Tensor]) -> Tensor:
     """
     x, y = point
     return -abs(torch.sin(x) * torch.cos(y) * torch.exp(1 - torch.hypot(x, y) / np.pi))
-
-
-# Pictures of one page
-
-
-def cobweb(
-    step: Callable[[ArrayLike], ArrayLike], start: float, settle: int, limits: tuple[float, float]
-) -> Figure:
-    """Where x ← step(x) ends: on the right the cobweb of the 60 values that follow `settle` steps
-    from `start`, between the graph of the step and the diagonal; on the left the same values over
-    time.
-    """
-    values = [start]
-    for _ in range(settle + 60):
-        values.append(float(np.asarray(step(values[-1]))))
-    orbit = np.array(values[settle:])
-    grid = np.linspace(*limits, 400)
-    with figures.house_style():
-        figure, (left, right) = plt.subplots(1, 2, figsize=(6.6, 3.4))
-        left.plot(orbit, ".-", color=figures.PURPLE, linewidth=0.6, markersize=5)
-        left.set_ylim(limits)
-        left.set_xlabel("steps after settling")
-        left.set_ylabel("singular value of a layer, $x$")
-        right.plot(grid, np.asarray(step(grid)), color=figures.BLUE, label="$f(x)$")
-        right.plot(grid, grid, color=figures.GREY, linewidth=1, label="$x$")
-        web = np.repeat(orbit, 2)
-        right.plot(web[:-1], web[1:], color=figures.PURPLE, linewidth=0.9)
-        right.set_xlim(limits)
-        right.set_ylim(limits)
-        right.set_xlabel("$x$")
-        right.set_ylabel("next $x$")
-        right.legend(fontsize=9, loc="upper right")
-    plt.close(figure)
-    return figure
-
-
-def phases(spectra: Sequence[ArrayLike], threshold: float, limits: tuple[float, float]) -> Figure:
-    """All Hessian eigenvalues at each state of an orbit: one column of marks per state, purple
-    above the `threshold` 2/η and orange below it, and the threshold as a line.
-    """
-    with figures.house_style():
-        figure, axes = plt.subplots(figsize=(6.6, 3.4))
-        for phase, values in enumerate(spectra, start=1):
-            heights = np.asarray(values, dtype=float)
-            for chosen, colour in (
-                (heights > threshold, figures.PURPLE),
-                (heights <= threshold, figures.ORANGE),
-            ):
-                axes.hlines(heights[chosen], phase - 0.35, phase + 0.35, colour, linewidth=2)
-        axes.axhline(threshold, color="black", linestyle="--", label="$2/\\eta$")
-        axes.set_xticks(range(1, len(spectra) + 1))
-        axes.set_ylim(limits)
-        axes.set_xlabel("successive states on the orbit")
-        axes.set_ylabel("eigenvalue of $H$")
-        axes.legend(loc="upper right")
-    plt.close(figure)
-    return figure

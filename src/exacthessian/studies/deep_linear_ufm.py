@@ -8,6 +8,7 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import ArrayLike
 
+from exacthessian import figures
 from exacthessian.chain import LinearChain
 from exacthessian.inputs import Array
 from exacthessian.live import progress
@@ -274,3 +275,45 @@ def _cosines(v: Array, w: Array) -> Array:
     lengths = np.linalg.norm(v, axis=-1) * np.linalg.norm(w, axis=-1)
     inner = (v * w).sum(axis=-1)
     return np.divide(inner, lengths, out=np.zeros_like(inner), where=lengths > 0)
+
+
+# Pictures of one chapter
+
+
+def spikes(
+    title: str,
+    values: ArrayLike,
+    outliers: int,
+    theory: float | None = None,
+    right: float | None = None,
+) -> figures.Plot:
+    """A spectrum as outliers and bulk: the `outliers` largest of all `values` are spikes, the rest
+    a histogram on the range from 0 to `right` (None: to the largest); `theory` is where the spikes
+    should be, None for nowhere in particular. A spike is as high as the number of outliers in its
+    sixtieth of the range; counts are on a logarithmic scale.
+
+    >>> [part.tolist() for part in spikes("", [3.0, 3.0, 1.0], outliers=2).dots["outliers"]]
+    [[3.0], [2]]
+    """
+    ordered = np.sort(np.asarray(values, dtype=float))[::-1]
+    top, bulk = ordered[:outliers], ordered[outliers:]
+    end = 1.08 * (ordered[0] if right is None else right)
+    found, edges = np.histogram(np.clip(bulk, 0, end), np.linspace(0, end, 61))
+    # Bins centred on the theory, so that no edge parts eigenvalues that meet there.
+    nearest = np.rint((top - (theory or 0.0)) / edges[1])
+    places, counts = np.unique(nearest, return_counts=True)
+    centres = np.array([top[nearest == place].mean() for place in places])
+    full = found > 0
+    bars = np.repeat((edges[1:] + edges[:-1])[full] / 2, 3), figures.strokes(0.5, found[full])
+    needles = np.repeat(centres, 3), figures.strokes(0.5, counts)
+    return figures.Plot(
+        *(title, "eigenvalue", "count", {"bulk": bars, "outliers": needles}),
+        dots={"outliers": (centres, counts)},
+        marks={} if theory is None else {"": theory},
+        colours={"bulk": figures.ORANGE, "outliers": figures.PURPLE},
+        limits=(0.5, 3.0 * max(len(ordered), 2)),
+        span=(-0.02 * end, end),
+        log="y",
+        width=2.4,
+        size=6,
+    )

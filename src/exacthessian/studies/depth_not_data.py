@@ -12,8 +12,8 @@ a matrix of size d_L d_0 whatever the hidden widths are.
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
+from typing import NamedTuple
 
-import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.figure import Figure
 from numpy.typing import ArrayLike
@@ -21,6 +21,7 @@ from numpy.typing import ArrayLike
 from exacthessian import figures
 from exacthessian.aligned import AlignedChain
 from exacthessian.chain import LinearChain
+from exacthessian.descent import descend
 from exacthessian.inputs import Array
 from exacthessian.papers.depth_not_data import Setting
 from exacthessian.spectrum import Spectrum
@@ -39,13 +40,8 @@ def settings(seed: int = 0, count: int = 12) -> list[Setting]:
     Setting(widths=(2, 1, 1), rank=1, data_rank=1)
     """
     rng = np.random.default_rng(seed)
-    shapes = [
-        ((1, 1, 1, 1), 1),
-        ((2, 1, 1), 1),
-        ((3, 4, 3), 3),
-        ((6, 5, 5, 4), 2),
-        ((4, 6, 5, 6), 2),
-    ]
+    small: list[tuple[tuple[int, ...], int]] = [((1, 1, 1, 1), 1), ((2, 1, 1), 1), ((3, 4, 3), 3)]
+    shapes = [*small, ((6, 5, 5, 4), 2), ((4, 6, 5, 6), 2)]
     while len(shapes) < count:
         inputs, outputs = rng.integers(1, 6, 2)
         hidden = rng.integers(min(inputs, outputs), 6, rng.integers(1, 4))
@@ -87,14 +83,8 @@ def start(setting: Setting, lam: ArrayLike, bases: Sequence[Array] | None = None
     >>> start(Setting.whitened((2, 2, 3), rank=1), [1.0]).spectrum()
     Spectrum(2 × 1, 1 × 3, 0 × 6)
     """
-    return AlignedChain.balanced(
-        setting.widths,
-        lam=lam,
-        data=(np.arange(setting.widths[0]) < setting.data_rank).astype(float),
-        target=np.ones(setting.rank),
-        half_y2=setting.rank / 2,
-        bases=bases,
-    )
+    data, target, half = _inputs(setting), np.ones(setting.rank), setting.rank / 2
+    return AlignedChain.balanced(setting.widths, lam, data, target, half_y2=half, bases=bases)
 
 
 def in_random_bases(setting: Setting, lam: ArrayLike, seed: int = 0) -> AlignedChain:
@@ -127,16 +117,12 @@ class LiteralStart:
 
     def after(self, eta: float, steps: int) -> "LiteralStart":
         """The same after some steps of gradient descent on the matrices."""
-        chain = self.chain
-        for _ in range(steps):
-            chain = chain.step(eta)
-        return replace(self, chain=chain)
+        return replace(self, chain=descend(self.chain, eta, steps, record=[steps]).last)
 
     def layers(self) -> list[Array]:
         """W_1V, W_2, …, W_{L−1}, UᵀW_L: diagonal while the singular vectors stay."""
-        layers = [weight.copy() for weight in self.chain.weights]
-        layers[0], layers[-1] = layers[0] @ self.right, self.left.T @ layers[-1]
-        return layers
+        first, *hidden, last = self.chain.weights
+        return [first @ self.right, *hidden, self.left.T @ last]
 
     def diagonals(self) -> Array:
         """The first d* diagonal entries of each layer, (L, d*)."""
@@ -160,15 +146,12 @@ def literal_start(
     array([[1. , 0.5],
            [1. , 0.5]])
     """
-    inputs, outputs, rho = setting.widths[0], setting.widths[-1], setting.data_rank
-    columns = rng.standard_normal((inputs, inputs))
+    rho, columns = setting.data_rank, rng.standard_normal((setting.widths[0],) * 2)
     columns[rho:, : rho if inside else setting.rank] = 0
-    right = np.linalg.qr(columns)[0]
-    left = orthogonal(rng, outputs)
-    hidden = tuple(np.eye(width) for width in setting.widths[1:-1])
-    chain = start(setting, lam, bases=(right, *hidden, left)).to_chain()
-    projector = np.diag((np.arange(inputs) < rho).astype(float))
-    chain = LinearChain(chain.weights, projector, chain.sigma_yx, chain.half_y2)
+    right, left = np.linalg.qr(columns)[0], orthogonal(rng, setting.widths[-1])
+    bases = right, *map(np.eye, setting.widths[1:-1]), left
+    chain = start(setting, lam, bases).to_chain()
+    chain = replace(chain, sigma_xx=np.diag(_inputs(setting)))
     return LiteralStart(setting, chain, left, right)
 
 
@@ -214,13 +197,10 @@ def largest(spectrum: Spectrum, count: int) -> Spectrum:
     >>> largest(Spectrum.of((3.0, 2, "dominant"), (0.0, 9, "zero")), 5)
     Spectrum(3 × 2, 0 × 3)
     """
-    kept, left = [], count
-    for value, number, label in sorted(
-        zip(spectrum.values, spectrum.multiplicities, spectrum.labels, strict=True), reverse=True
-    ):
-        kept.append((value, min(int(number), left), label))
-        left -= kept[-1][1]
-    return Spectrum.of(*kept)
+    labels = np.repeat(spectrum.labels, spectrum.multiplicities)
+    values = np.repeat(spectrum.values, spectrum.multiplicities)
+    order = np.argsort(-values, kind="stable")[:count]
+    return Spectrum.of(*((values[i], 1, str(labels[i])) for i in order))
 
 
 def largest_step(setting: Setting, lam: ArrayLike) -> float:
@@ -272,6 +252,11 @@ def membership(chain: AlignedChain, rank: int) -> Spectrum:
     return Spectrum.of(*entries)
 
 
+def _inputs(setting: Setting) -> Array:
+    """The diagonal of Σxx: ρ ones, then zeros."""
+    return (np.arange(setting.widths[0]) < setting.data_rank).astype(float)
+
+
 # Data that are nearly balanced, layers that are not
 
 
@@ -293,10 +278,8 @@ def gram_eigenvalues(depth: int, phi: ArrayLike, sigma_xx: ArrayLike) -> Array:
     """
     target = np.asarray(phi, dtype=float)
     left, right = target @ target.T, target.T @ target
-    gram = sum(
-        np.kron(_power(left, (depth - layer) / depth), _power(right, (layer - 1) / depth))
-        for layer in range(1, depth + 1)
-    )
+    powers = [((depth - layer) / depth, (layer - 1) / depth) for layer in range(1, depth + 1)]
+    gram = sum(np.kron(_power(left, a), _power(right, b)) for a, b in powers)
     root = np.kron(np.eye(len(left)), _power(np.asarray(sigma_xx, dtype=float), 0.5))
     return np.linalg.eigvalsh(root @ gram @ root)[::-1]
 
@@ -310,11 +293,9 @@ def balanced_minimum(widths: Sequence[int], phi: Array, sigma_xx: Array) -> Line
     ([2.0, 2.0], array([[0., 4.]]))
     """
     outward, values, inward = np.linalg.svd(phi)
-    root = AlignedChain.balanced(
-        widths,
-        lam=values[values > RANK_TOLERANCE * values[0]] ** (1 / (len(widths) - 1)),
-        bases=[inward.T, *(np.eye(width) for width in widths[1:-1]), outward],
-    )
+    lam = values[values > RANK_TOLERANCE * values[0]] ** (1 / (len(widths) - 1))
+    bases = [inward.T, *map(np.eye, widths[1:-1]), outward]
+    root = AlignedChain.balanced(widths, lam, bases=bases)
     half_y2 = float(np.vdot(phi, phi @ sigma_xx) / 2)
     return LinearChain(root.to_chain().weights, sigma_xx, phi @ sigma_xx, half_y2)
 
@@ -349,8 +330,7 @@ def scaled_spectrum(widths: Sequence[int], rank: int, scales: ArrayLike) -> Spec
     )
 
 
-@dataclass(frozen=True)
-class Clusters:
+class Clusters(NamedTuple):
     """How far apart two clusters of eigenvalues are: `least` = min dominant / max bulk,
     `most` = max dominant / min bulk, `mean` = mean dominant / mean bulk.
     """
@@ -371,11 +351,8 @@ def clusters(eigenvalues: ArrayLike, dominant: int, bulk: int) -> Clusters:
     top, rest = values[:dominant], values[dominant : dominant + bulk]
     if rest[-1] <= 0:
         return Clusters(np.nan, np.nan, np.nan)
-    return Clusters(
-        least=float(top[-1] / rest[0]),
-        mean=float(top.mean() / rest.mean()),
-        most=float(top[0] / rest[-1]),
-    )
+    ratios = top[-1] / rest[0], top.mean() / rest.mean(), top[0] / rest[-1]
+    return Clusters(*map(float, ratios))
 
 
 def random_start(depth: int, size: float, seed: int) -> LinearChain:
@@ -386,10 +363,8 @@ def random_start(depth: int, size: float, seed: int) -> LinearChain:
     """
     rng = np.random.default_rng(seed)
     widths = (5, *[8] * (depth - 1), 6)
-    weights = tuple(
-        size * rng.standard_normal((left, right)) / np.sqrt(max(left, right))
-        for right, left in pairwise(widths)
-    )
+    shapes = [(left, right) for right, left in pairwise(widths)]
+    weights = tuple(size * rng.standard_normal(s) / np.sqrt(max(s)) for s in shapes)
     return LinearChain(weights, np.eye(5), np.eye(6, 5) * (np.arange(5) < 2), half_y2=1.0)
 
 
@@ -400,10 +375,8 @@ def arrival(history: Iterable[Clusters], times: Sequence[int], depth: int) -> fl
     >>> arrival([Clusters(1.1, 2.0, 4.0), Clusters(2.8, 3.0, 3.1)], times=[10, 20], depth=3)
     20
     """
-    for time, found in zip(times, history, strict=True):
-        if abs(found.mean / depth - 1) < 0.1 and found.least > depth / 2:
-            return time
-    return np.inf
+    there = (abs(c.mean / depth - 1) < 0.1 and c.least > depth / 2 for c in history)
+    return next((time for time, seen in zip(times, there, strict=True) if seen), np.inf)
 
 
 def _power(matrix: Array, exponent: float) -> Array:
@@ -416,74 +389,23 @@ def _power(matrix: Array, exponent: float) -> Array:
 # Pictures of one page
 
 
-def ratio_band(
-    depths: Sequence[int],
-    bounds: tuple[ArrayLike, ArrayLike],
-    measured: tuple[ArrayLike, ArrayLike],
-    title: str = "",
+def distribution(
+    measured: ArrayLike, predicted: Spectrum, colours: Mapping[str, str], bins: ArrayLike
 ) -> Figure:
-    """Ratios of dominant to bulk eigenvalues against depth: the proved `bounds` (lower, upper) as
-    lines around the line "ratio = depth", the `measured` extremes (least, most) as dots; NaN where
-    there is nothing to show. Below 1 there is no gap.
+    """How many eigenvalues lie where: `predicted` as bars coloured by their labels, one on the
+    other, `measured` as dots, counted in the intervals between neighbours of `bins`.
     """
-    with figures.house_style():
-        figure, axes = plt.subplots()
-        axes.axhspan(0.05, 1, color=figures.GREY, alpha=0.15)
-        axes.text(depths[-1], 0.97, "no gap", ha="right", va="top", color=figures.GREY)
-        axes.plot(depths, depths, color=figures.PURPLE, label="$L$ (balanced data)")
-        lower, upper = bounds
-        axes.plot(depths, np.asarray(lower), "--", color=figures.BLUE, label="$L/k$ and $L\\,k$")
-        axes.plot(depths, np.asarray(upper), "--", color=figures.BLUE)
-        least, most = measured
-        axes.plot(depths, np.asarray(most), "^", color="black", markersize=5, label="largest ratio")
-        axes.plot(
-            depths,
-            np.asarray(least),
-            "v",
-            color=figures.VERMILION,
-            markersize=5,
-            label="least ratio",
-        )
-        axes.set_xscale("log")
-        axes.set_yscale("log")
-        axes.set_xticks(depths, [str(depth) for depth in depths], minor=False)
-        axes.minorticks_off()
-        axes.set_ylim(0.25, 400)
-        axes.set_xlabel("depth $L$")
-        axes.set_ylabel("dominant / bulk eigenvalue")
-        axes.set_title(title)
-        axes.legend(loc="upper left", fontsize=9)
-    plt.close(figure)
-    return figure
-
-
-def ratio_histories(
-    times: ArrayLike, histories: Mapping[str, Sequence[ArrayLike]], depth: int
-) -> Figure:
-    """The measured gap over training: for each name, one line with dots per run, of the ratio
-    min dominant / max bulk at the steps `times`, NaN where there are no clusters yet.
-    """
-    palette = [figures.BLUE, figures.GREEN, figures.ORANGE, figures.VERMILION]
-    styles = zip(palette, ["o", "s", "^", "v"], strict=True)
-    with figures.house_style():
-        figure, axes = plt.subplots()
-        axes.axhline(depth, color=figures.PURPLE, label=f"$L = {depth}$")
-        for (name, runs), (colour, marker) in zip(histories.items(), styles, strict=False):
-            for run in runs:
-                lines = axes.plot(
-                    np.asarray(times),
-                    np.asarray(run),
-                    marker,
-                    color=colour,
-                    markersize=3,
-                    linestyle="-",
-                    linewidth=0.6,
-                )
-            lines[0].set_label(name)
-        axes.set_xscale("log")
-        axes.set_xlabel("step $t$")
-        axes.set_ylabel("least dominant / largest bulk")
-        axes.set_ylim(0.9, 1.4 * depth)
-        axes.legend(loc="upper left", fontsize=9, ncols=2)
-    plt.close(figure)
-    return figure
+    edges = np.asarray(bins, dtype=float)
+    centres = (edges[1:] + edges[:-1]) / 2
+    base, bars = np.zeros(len(centres)), {}
+    for label in colours:
+        counts, _ = np.histogram(predicted.select(label).expand(), edges)
+        tops = np.where(counts > 0, base + counts, np.nan)
+        bars[label] = np.repeat(centres, 3), figures.strokes(np.maximum(base, 0.6), tops)
+        base += counts
+    found, _ = np.histogram(np.asarray(measured, dtype=float), edges)
+    dots = {figures.MEASURED: (centres[found > 0], found[found > 0])}
+    axes = "", "eigenvalue of $H$", "number of eigenvalues"
+    limits = 0.6, 2.0 * found.max()
+    plot = figures.Plot(*axes, bars, dots, log="y", limits=limits, width=4, size=7, colours=colours)
+    return figures.plots([plot])

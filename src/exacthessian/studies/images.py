@@ -11,7 +11,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from exacthessian.inputs import Array, whole_number
+from exacthessian.inputs import Array, require
 
 Images: TypeAlias = tuple[Array, NDArray[np.int64]]
 
@@ -39,8 +39,7 @@ def load_images(path: str | Path, part: str = "train") -> Images:
     >>> images.shape, labels
     ((2, 8, 8), array([0, 1]))
     """
-    if part not in MNIST:
-        raise ValueError(f"part must be train or test, got {part!r}")
+    require(part in MNIST, "part must be train or test", repr(part))
     place = Path(path)
     mnist = [*place.glob(f"{MNIST[part]}-images*-ubyte*"), *place.glob(f"{MNIST[part]}-labels*")]
     cifar = [place / name for name in CIFAR[part]]
@@ -54,11 +53,9 @@ def load_images(path: str | Path, part: str = "train") -> Images:
         images, labels = records[:, 1:].reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1), records[:, 0]
     else:
         raise FileNotFoundError(f"no images of the part {part!r} at {place}. {ADVICE}")
-    if labels.shape != images.shape[:1] or labels.dtype.kind not in "iu":
-        raise ValueError(
-            f"{place} must have one whole number as label per image, got {labels.dtype} of shape "
-            f"{labels.shape} for {len(images)} images"
-        )
+    found = f"{labels.dtype} of shape {labels.shape} for {len(images)} images"
+    fit = labels.shape == images.shape[:1] and labels.dtype.kind in "iu"
+    require(fit, f"{place} must have one whole number as label per image", found)
     return images.astype(np.float64), labels.astype(np.int64)
 
 
@@ -71,14 +68,13 @@ def balanced(images: ArrayLike, labels: ArrayLike, per_class: int) -> tuple[Imag
     >>> chosen[0].ravel(), chosen[1], others[0].ravel()
     (array([-1.,  1.]), array([0, 1]), array([3.]))
     """
-    count = whole_number("per_class", per_class, least=1)
     classes = np.asarray(labels, dtype=np.int64)
     flat = np.asarray(images, dtype=np.float64).reshape(len(classes), -1)
     least = int(np.bincount(classes).min())
-    if least < count:
-        raise ValueError(f"per_class must be at most {least}, the smallest class, got {count}")
+    fit = 0 < per_class <= least
+    require(fit, f"per_class must be from 1 to {least}, the smallest class", per_class)
     places = [np.flatnonzero(classes == label) for label in range(classes.max() + 1)]
-    chosen = np.concatenate([found[:count] for found in places])
+    chosen = np.concatenate([found[:per_class] for found in places])
     others = np.setdiff1d(np.arange(len(classes)), chosen)
     scaled = (flat - flat[chosen].mean()) / flat[chosen].std()
     return (scaled[chosen], classes[chosen]), (scaled[others], classes[others])
@@ -87,8 +83,8 @@ def balanced(images: ArrayLike, labels: ArrayLike, per_class: int) -> tuple[Imag
 def _idx(file: Path) -> NDArray[np.uint8]:
     """An idx file of bytes: 0, 0, 8, the number of axes, their big-endian lengths, the entries."""
     data = gzip.decompress(file.read_bytes()) if file.suffix == ".gz" else file.read_bytes()
-    if data[:3] != b"\x00\x00\x08":
-        raise ValueError(f"{file} must be an idx file of unsigned bytes, it starts differently")
+    expected = f"{file} must be an idx file of unsigned bytes, which starts with 0, 0, 8"
+    require(data[:3] == b"\x00\x00\x08", expected, list(data[:3]))
     head = 4 + 4 * data[3]
     lengths = np.frombuffer(data[4:head], ">u4")
     return np.frombuffer(data, np.uint8, offset=head).reshape(lengths)

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 from itertools import pairwise
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import torch
@@ -28,13 +28,16 @@ from torch.nn import functional
 from exacthessian.autograd.oracle import gauss_newton_operator, hessian_operator
 from exacthessian.inputs import whole_number
 
+Weights: TypeAlias = Sequence[Tensor]
+Codes: TypeAlias = NDArray[np.int64]
+
 ALPHABET = " ,.abcdefghijklmnopqrstuvwxyz"
 MIXERS = ("softmax", "mlp", "fixed")
 PRIMER = files("exacthessian").joinpath("data", "primer.txt").read_text(encoding="utf-8")
 """Plain English about curvature, written for the book."""
 
 
-def encode(text: str = PRIMER) -> NDArray[np.int64]:
+def encode(text: str = PRIMER) -> Codes:
     """A text as the numbers 0..28 of its lower-case letters, commas, full stops and spaces, (n,).
 
     Whatever else there is, and any run of spaces, becomes one space.
@@ -104,14 +107,11 @@ class Transformer:
         quiet = 1 / np.sqrt(2 * self.blocks)
         mixer = [1.0, 1.0, 1.0, quiet] if self.mixer == "softmax" else [1.0, quiet]
         scales = [1.0, 1.0, *[*mixer, 1.0, quiet] * self.blocks, 1.0]
-        return [
-            torch.from_numpy(scale / np.sqrt(shape[1]) * rng.standard_normal(shape))
-            for scale, shape in zip(scales, self.shapes, strict=True)
-        ]
+        spread = [s / np.sqrt(shape[1]) for s, shape in zip(scales, self.shapes, strict=True)]
+        pairs = zip(spread, self.shapes, strict=True)
+        return [torch.from_numpy(s * rng.standard_normal(shape)) for s, shape in pairs]
 
-    def windows(
-        self, codes: NDArray[np.int64], count: int, rng: np.random.Generator
-    ) -> tuple[Tensor, Tensor]:
+    def windows(self, codes: Codes, count: int, rng: np.random.Generator) -> tuple[Tensor, Tensor]:
         """`count` random windows of a text (n,), n > context, and the same windows one place later,
         to be predicted: two int64 tensors (count, context).
 
@@ -123,30 +123,21 @@ class Transformer:
         taken = torch.from_numpy(codes[first[:, None] + np.arange(self.context + 1)])
         return taken[:, :-1], taken[:, 1:]
 
-    def logits(
-        self,
-        weights: Sequence[Tensor],
-        inputs: Tensor,
-        sink: float = 0.0,
-        massive: float = 1.0,
-        anchors: Sequence[Tensor] | None = None,
-    ) -> Tensor:
+    def logits(self, weights: Weights, inputs: Tensor, **edits: Any) -> Tensor:
         """The prediction for each next character, (count, context, 29), of inputs (count, context).
 
-        `sink` is added to the score of the first token in the first head of every block, and its
-        value there is multiplied by `massive`. `anchors` are the scores of some weights, one tensor
-        per block: softmax is then replaced by its tangent there, which agrees with it at the
-        anchors to first order and has no curvature.
+        Three edits: `sink` is added to the score of the first token in the first head of every
+        block, and its value there is multiplied by `massive`. `anchors` are the scores of some
+        weights, one tensor per block: softmax is then replaced by its tangent there, which agrees
+        with it at the anchors to first order and has no curvature.
 
         >>> net = Transformer("fixed", context=3)
         >>> net.logits(net.start(np.random.default_rng(0)), torch.tensor([[3, 4, 5]])).shape
         torch.Size([1, 3, 29])
         """
-        return self._forward(weights, inputs, sink, massive, anchors)[0]
+        return self._forward(weights, inputs, **edits)[0]
 
-    def scores(
-        self, weights: Sequence[Tensor], inputs: Tensor, sink: float = 0.0, massive: float = 1.0
-    ) -> list[Tensor]:
+    def scores(self, weights: Weights, inputs: Tensor, **edits: Any) -> list[Tensor]:
         """What softmax is applied to, one tensor (count, heads, context, context) per block.
 
         Row i holds the scores that token i gives to all tokens; those of the future are not used.
@@ -156,11 +147,9 @@ class Transformer:
         >>> len(tables), tables[0].shape
         (2, torch.Size([1, 2, 3, 3]))
         """
-        return self._forward(weights, inputs, sink, massive, None)[1]
+        return self._forward(weights, inputs, **edits)[1]
 
-    def attention_on_first(
-        self, weights: Sequence[Tensor], inputs: Tensor, sink: float = 0.0, massive: float = 1.0
-    ) -> float:
+    def attention_on_first(self, weights: Weights, inputs: Tensor, **edits: Any) -> float:
         """The attention weight of the first token in the first head, averaged over everything else.
 
         >>> net = Transformer("softmax")
@@ -168,12 +157,10 @@ class Transformer:
         >>> round(net.attention_on_first(weights, inputs, sink=100.0), 6)
         1.0
         """
-        tables = [_attention(table) for table in self.scores(weights, inputs, sink, massive)]
+        tables = [_attention(table) for table in self.scores(weights, inputs, **edits)]
         return float(torch.stack(tables)[:, :, 0, :, 0].mean())
 
-    def loss(
-        self, weights: Sequence[Tensor], inputs: Tensor, targets: Tensor, **edits: Any
-    ) -> Tensor:
+    def loss(self, weights: Weights, inputs: Tensor, targets: Tensor, **edits: Any) -> Tensor:
         """−log of the probability given to the right character, averaged over all tokens; `edits`
         as in `logits`.
 
@@ -186,8 +173,8 @@ class Transformer:
 
     def train(
         self,
-        weights: Sequence[Tensor],
-        codes: NDArray[np.int64],
+        weights: Weights,
+        codes: Codes,
         checkpoints: Sequence[int],
         rng: np.random.Generator,
         batch: int = 16,
@@ -214,13 +201,7 @@ class Transformer:
         return kept
 
     def curvature(
-        self,
-        weights: Sequence[Tensor],
-        inputs: Tensor,
-        targets: Tensor,
-        sink: float = 0.0,
-        massive: float = 1.0,
-        tangent: bool = False,
+        self, weights: Weights, inputs: Tensor, targets: Tensor, tangent: bool = False, **edits: Any
     ) -> tuple[LinearOperator, LinearOperator]:
         """The Hessian and the Gauss–Newton matrix of the loss at these weights, as operators.
 
@@ -233,18 +214,14 @@ class Transformer:
         >>> hessian.shape == newton.shape == (net.size, net.size)
         True
         """
-        anchors = self.scores(weights, inputs, sink, massive) if tangent else None
-
-        def model(moved: list[Tensor]) -> Tensor:
-            return self.logits(moved, inputs, sink, massive, anchors)
-
-        def loss(logits: Tensor) -> Tensor:
-            return _cross_entropy(logits, targets)
-
-        return (
-            hessian_operator(lambda moved: loss(model(moved)), weights),
-            gauss_newton_operator(model, loss, weights),
+        if tangent:
+            edits["anchors"] = self.scores(weights, inputs, **edits)
+        newton = gauss_newton_operator(
+            lambda moved: self.logits(moved, inputs, **edits),
+            lambda logits: _cross_entropy(logits, targets),
+            weights,
         )
+        return hessian_operator(lambda w: self.loss(w, inputs, targets, **edits), weights), newton
 
     def constant_weights(self) -> Tensor:
         """The averages of the fixed mixer, (heads, context, context): in head h = 0, 1, … a token
@@ -260,15 +237,10 @@ class Transformer:
         return _attention(-rate * (place[:, None] - place))
 
     def _forward(
-        self,
-        weights: Sequence[Tensor],
-        inputs: Tensor,
-        sink: float,
-        massive: float,
-        anchors: Sequence[Tensor] | None,
+        self, w: Weights, inputs: Tensor, sink: float = 0, massive: float = 1, anchors: Weights = ()
     ) -> tuple[Tensor, list[Tensor]]:
         """The logits, and the scores ⟨q_i, k_j⟩ / √(width of a head) + sink met on the way."""
-        token, position, *inner, read = weights
+        token, position, *inner, read = w
         per_block = len(inner) // self.blocks
         stream = token[inputs] + position
         first = torch.zeros(self.heads, 1, self.context, dtype=torch.float64)
@@ -279,9 +251,8 @@ class Transformer:
             x = self._normal(stream)
             if self.mixer == "softmax":
                 q, k, v = (self._by_head(x @ matrix.T) for matrix in mixer[:3])
-                scale: float = (self.width // self.heads) ** -0.5
-                tables.append(scale * (q @ k.mT) + sink * first)
-                a = _attention(tables[b], None if anchors is None else anchors[b])
+                tables.append((self.width // self.heads) ** -0.5 * (q @ k.mT) + sink * first)
+                a = _attention(tables[b], anchors[b] if anchors else None)
                 v = v * (1 + (massive - 1) * first.mT)
                 stream = stream + self._joined(a @ v) @ mixer[3].T
             else:
