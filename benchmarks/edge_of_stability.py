@@ -36,9 +36,9 @@ from typing import Any, cast
 
 import numpy as np
 import torch
+from torch.func import functional_call
 from torch.nn.functional import mse_loss
 
-from exacthessian.autograd import module_function
 from exacthessian.studies.beyond_edge_of_stability import descent, edge_ratio
 
 EXAMPLES, BATCH, SCALE = 512, 64, 1e-3  # as in the paper's appendix B.6
@@ -110,11 +110,18 @@ def fit_image(
 ) -> Iterator[tuple[int, float, float]]:
     """Step, loss ‖G − image‖² and ε = η λ_max / 2 along gradient descent."""
     module, fixed = made_by(model)
-    function, parameters = module_function(module)
+    named = dict(module.named_parameters())
+    if {weight.dtype for weight in named.values()} != {torch.float64}:
+        raise SystemExit("MODEL must have float64 parameters: call module.double() first")
+    parameters = [weight.detach().clone() for weight in named.values()]
     target = torch.tensor(np.load(image), dtype=parameters[0].dtype)
 
     def loss(theta: list[torch.Tensor]) -> torch.Tensor:
-        return (function(theta, fixed).reshape(target.shape) - target).square().sum()
+        weights = dict(zip(named, theta, strict=True))
+        # Copies, because batch normalisation writes into its buffers.
+        weights |= {name: buffer.clone() for name, buffer in module.named_buffers()}
+        output = functional_call(module, weights, (fixed,))
+        return (output.reshape(target.shape) - target).square().sum()
 
     for step, (now, value) in enumerate(descent(loss, parameters, eta, steps)):
         if step % every == 0:

@@ -34,8 +34,10 @@ ROOT = Path(__file__).parents[1]
 RECORD = ROOT / "src/exacthessian/data/tools.json"
 FAMILY = ("outliers", "degenerate", "indefinite", "negative", "sparse")
 SIMPLE = ("outliers", "gap", "indefinite", "negative", "sparse", "orders")
+TRACED = ("outliers", "indefinite", "negative")
 NINE = (*FAMILY, "gap", "orders", "distinct", "two-valued")
 CHECKS: dict[str, Callable[[], float]] = {}
+spent = 0  # products of a Hessian and a vector, as far as they can be counted
 
 
 def check(function: Callable[[], float]) -> Callable[[], float]:
@@ -49,11 +51,32 @@ def family(kinds: tuple[str, ...] = FAMILY, parameters: int = 1300) -> Iterator[
     return (phantom(kind, parameters, seed=0) for kind in kinds)
 
 
+def counted(matvec: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """The same product, and a count of its columns."""
+
+    def product(v: Any) -> Any:
+        global spent
+        spent += v.shape[1] if getattr(v, "ndim", 1) > 1 else 1
+        return matvec(v)
+
+    return product
+
+
 def ours(p: Phantom) -> LinearOperator:
-    """Our own operator."""
+    """Our own operator, counted."""
     x, y = p.data
     weights = [weight.detach() for weight in p.model.parameters()]
-    return hessian_operator(lambda w: p.loss(x @ w[0].T @ w[1].T @ w[2].T, y), weights)
+    plain = hessian_operator(lambda w: p.loss(x @ w[0].T @ w[1].T @ w[2].T, y), weights)
+    both = {"matvec": counted(plain.matvec), "matmat": counted(plain.matmat)}
+    return LinearOperator(plain.shape, dtype=np.float64, **both)
+
+
+def dense_of(p: Phantom) -> np.ndarray:
+    """The Hessian itself; its products are nobody's."""
+    global spent
+    before, matrix = spent, ours(p) @ np.eye(p.size)
+    spent = before
+    return matrix
 
 
 def top(spectrum: Spectrum, k: int) -> np.ndarray:
@@ -142,7 +165,7 @@ def torch_hessian() -> float:
 @check
 def torch_lobpcg() -> float:
     p = phantom("degenerate", 1000, seed=0)  # positive semidefinite: H = G
-    dense = torch.from_numpy(ours(p) @ np.eye(p.size))
+    dense = torch.from_numpy(dense_of(p))
     torch.manual_seed(0)
     found = torch.lobpcg((dense + dense.T) / 2, k=10)[0].numpy()
     return float(np.abs(found / top(p.spectrum, 10) - 1).max())
@@ -211,7 +234,7 @@ def curvlinops_ggn() -> float:
         )
         plain = LinearOperator(
             (p.size, p.size),
-            matvec=lambda v: (operator @ torch.from_numpy(v.ravel())).detach().numpy(),
+            matvec=counted(lambda v: (operator @ torch.from_numpy(v.ravel())).detach().numpy()),
             dtype=np.float64,
         )
         start = np.random.default_rng(0).standard_normal(p.size)
@@ -226,9 +249,11 @@ def pyhessian_of(p: Phantom, sign: int = 1) -> Any:
     """PyHessian on batches of 32."""
     from pyhessian import hessian
 
-    return hessian(
+    tool = hessian(
         p.model, lambda z, y: sign * p.loss(z, y), dataloader=list(p.loader(32)), cuda=False
     )
+    tool.dataloader_hv_product = counted(tool.dataloader_hv_product)
+    return tool
 
 
 @check
@@ -275,7 +300,9 @@ def eigenthings_of(p: Phantom, batches: Any, **options: Any) -> Any:
     """The operator of hessian-eigenthings."""
     from hessian_eigenthings import HessianOperator, supervised_loss
 
-    return HessianOperator(p.model, batches, supervised_loss(p.loss), **options)
+    operator = HessianOperator(p.model, batches, supervised_loss(p.loss), **options)
+    operator.matvec = counted(operator.matvec)
+    return operator
 
 
 def eigenthings_residual(p: Phantom, batches: Any, **options: Any) -> float:
@@ -405,11 +432,158 @@ def traceax_hutchinson() -> float:
     import traceax
 
     p = phantom("outliers", 800, seed=0)
-    dense = ours(p) @ np.eye(p.size)
+    dense = dense_of(p)
     operator = lineax.MatrixLinearOperator(jax.numpy.asarray(dense))
     keys = jax.random.split(jax.random.PRNGKey(0), 200)
     found = [float(traceax.HutchinsonEstimator().estimate(key, operator, 20)[0]) for key in keys]
     return float(abs(np.mean(found) - p.trace) / (np.std(found, ddof=1) / np.sqrt(len(found))))
+
+
+def differing(matvec: Callable[[Phantom, torch.Tensor], np.ndarray]) -> int:
+    """Entries of a product with a vector of −1, 0, 1 that are not the same in float32 and float64;
+    for the phantom `exact32` all are without rounding.
+    """
+    images = []
+    for dtype in ("float64", "float32"):
+        p = phantom("exact32", 6144, seed=0, dtype=dtype)
+        v = torch.from_numpy(np.random.default_rng(0).integers(-1, 2, p.size))
+        images.append(matvec(p, v.to(p.data[0].dtype)).astype(np.float64))
+    return int(np.sum(images[0] != images[1]))
+
+
+@check
+def ours_float32() -> float:
+    def product(p: Phantom, v: torch.Tensor) -> np.ndarray:
+        x, y = p.data
+        image = run_sharded(
+            lambda H: H @ v.double().numpy(),
+            p.model,
+            lambda z, y: ((z - y) ** 2).sum() / 2,
+            lambda a, b: (x[a:b], y[a:b]),
+            len(x),
+        )
+        assert image is not None
+        return image
+
+    return differing(product)
+
+
+@check
+def curvlinops_float32() -> float:
+    from curvlinops import HessianLinearOperator
+
+    def product(p: Phantom, v: torch.Tensor) -> np.ndarray:
+        weights, loss = list(p.model.parameters()), torch.nn.MSELoss(reduction="sum")
+        operator = HessianLinearOperator(
+            p.model, loss, weights, list(p.loader(24)), check_deterministic=False
+        )
+        return (operator @ v).detach().numpy()
+
+    return differing(product)
+
+
+@check
+def pyhessian_float32() -> float:
+    from pyhessian import hessian
+
+    def product(p: Phantom, v: torch.Tensor) -> np.ndarray:
+        tool = hessian(p.model, p.loss, dataloader=list(p.loader(16)), cuda=False)
+        shapes = [weight.shape for weight in p.model.parameters()]
+        pieces = zip(v.split([shape.numel() for shape in shapes]), shapes, strict=True)
+        return flat(tool.dataloader_hv_product([x.reshape(shape) for x, shape in pieces])[1])
+
+    return differing(product)
+
+
+@check
+def eigenthings_float32() -> float:
+    def product(p: Phantom, v: torch.Tensor) -> np.ndarray:
+        return eigenthings_of(p, [p.data]).matvec(v).detach().numpy()
+
+    return differing(product)
+
+
+def error_bar(found: list[tuple[float, float]], exact: float) -> float:
+    """The root mean square of the errors, in units of that of the errors that were stated."""
+    estimates, stated = np.array(found).T
+    return float(np.sqrt(np.mean((estimates - exact) ** 2) / np.mean(stated**2)))
+
+
+@check
+def eigenthings_trace() -> float:
+    from hessian_eigenthings import LambdaOperator
+    from hessian_eigenthings.algorithms.trace import hutchinson
+
+    def ratio(p: Phantom) -> float:
+        dense = torch.from_numpy(dense_of(p))
+        operator = LambdaOperator(lambda v: dense @ v, size=p.size, dtype=torch.float64)
+        runs = [hutchinson(operator, num_samples=60, seed=seed) for seed in range(200)]
+        return error_bar([(run.estimate, run.stderr) for run in runs], p.trace)
+
+    return max(map(ratio, family(TRACED, 800)))
+
+
+@check
+def matfree_xtrace() -> float:
+    import jax
+
+    jax.config.update("jax_enable_x64", True)
+    from matfree import stochtrace
+
+    def ratio(p: Phantom) -> float:
+        dense = jax.numpy.asarray(dense_of(p))
+        sampler = stochtrace.sampler_sphere(jax.numpy.zeros(p.size), num=30)
+        estimate = stochtrace.estimator_leave_one_out_mean_and_sem(
+            stochtrace.leave_one_out_xtrace(), sampler
+        )
+        run = jax.jit(lambda key: estimate(lambda v: dense @ v, key))
+        keys = jax.random.split(jax.random.PRNGKey(0), 400)
+        return error_bar([tuple(map(float, run(key))) for key in keys], p.trace)
+
+    return max(map(ratio, family(TRACED, 800)))
+
+
+@check
+def traceax_xtrace() -> float:
+    import jax
+
+    jax.config.update("jax_enable_x64", True)
+    import lineax
+    import traceax
+
+    def ratio(p: Phantom) -> float:
+        dense = jax.numpy.asarray(dense_of(p))
+        estimator, operator = traceax.XTraceEstimator(), lineax.MatrixLinearOperator(dense)
+        run = jax.jit(lambda key: estimator.estimate(key, operator, 60))
+        results = [run(key) for key in jax.random.split(jax.random.PRNGKey(0), 400)]
+        return error_bar([(float(mean), float(more["std.err"])) for mean, more in results], p.trace)
+
+    return max(map(ratio, family(TRACED, 800)))
+
+
+def curvlinops_hessian(p: Phantom) -> Any:
+    """Its operator for the sum of squares, 2N times the Hessian of the phantom."""
+    from curvlinops import HessianLinearOperator
+
+    weights, loss = list(p.model.parameters()), torch.nn.MSELoss(reduction="sum")
+    return HessianLinearOperator(p.model, loss, weights, [p.data], check_deterministic=False)
+
+
+@check
+def curvlinops_density() -> float:
+    from curvlinops.papyan2020traces.spectrum import lanczos_approximate_spectrum
+
+    p = phantom("outliers", 1300, seed=0)
+    torch.manual_seed(0)
+    grid, density = lanczos_approximate_spectrum(curvlinops_hessian(p), 80, num_repeats=10)
+    exact = p.spectrum
+    far = wasserstein_distance(
+        grid.numpy() / p.factors["sum"],
+        exact.values,
+        density.numpy().clip(min=0),
+        exact.multiplicities,
+    )
+    return float(100 * far / np.ptp(exact.values))
 
 
 def installed(tool: str) -> str | None:
@@ -422,6 +596,7 @@ def installed(tool: str) -> str | None:
 
 def main(only: list[str]) -> None:
     """Run every check, or those named, whose tool is here, and write the record."""
+    global spent
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")
     with (ROOT / "book/tools/promises.toml").open("rb") as file:
@@ -435,8 +610,11 @@ def main(only: list[str]) -> None:
         if found is None:
             print(f"{name:24} not installed; recorded: {record.get(name)}")
             continue
+        spent = 0
         value = float(f"{CHECKS[name]():.2g}")
         record[name] = {**promise, "value": value, "version": found, "date": today}
+        if spent:
+            record[name]["products"] = spent
         print(f"{name:24} {value:10.2g}  {promise['measure']}", flush=True)
         kept = {row["id"]: record[row["id"]] for row in promises if row["id"] in record}
         RECORD.write_text(json.dumps(kept, indent=1, ensure_ascii=False) + "\n")

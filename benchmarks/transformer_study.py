@@ -13,10 +13,10 @@ forced on the trained networks. Without arguments it runs at the size of the cha
 import argparse
 from pathlib import Path
 
+import kept_studies
 import numpy as np
 
-from exacthessian.autograd import transformer as tf
-from exacthessian.studies import cracking_the_hessian as studies
+from exacthessian.studies import transformer as tf
 
 
 def arguments() -> argparse.Namespace:
@@ -36,7 +36,7 @@ def main() -> None:
     asked = arguments()
     late = np.geomspace(min(30, asked.steps), asked.steps, 7).round().astype(int)
     checkpoints, biases = [0, *np.unique(late).tolist()], [0.0, 2.0, 4.0, 8.0]
-    found = studies.transformers(
+    found = kept_studies.transformers(
         seeds=list(range(asked.seeds)),
         checkpoints=checkpoints,
         biases=biases,
