@@ -2,8 +2,8 @@
 
 Every picture says in words what it shows: an image without alt text stops the build. What the theme
 and other extensions write wrongly is mended in the built pages: names that differ from what a
-reader sees, roles that do not exist any more, ids that occur twice, and a script of 1.5 MB that
-draws ten icons which a font draws as well. Statements and exercises get a link to themselves.
+reader sees, roles that do not exist any more, ids that occur twice, and a script of 1.5 MB for the
+icons that `icons.py` draws. Statements and exercises get a link to themselves.
 """
 
 import re
@@ -55,7 +55,8 @@ def require_alt_text(app: Sphinx, doctree: nodes.document, docname: str) -> None
 
 
 MENDED = (
-    (r'<script src="[^"]*scripts/fontawesome\.js[^"]*"></script>\n?', ""),
+    (r'<script[^>]* src="[^"]*scripts/fontawesome\.js[^"]*"></script>\n?', ""),
+    (r' data-bs-spy="scroll"', ""),  # the contents follow the reader by page.js
     (r'(<button class="[^"]*search-button-field[^>]*?) aria-label="[^"]*"', r"\1"),
     (r'<summary aria-label="Toggle hidden content">', "<summary>"),
     (r'<summary>(?=<span class="toctree-toggle")', '<summary aria-label="Show or hide its pages">'),
@@ -68,20 +69,34 @@ MENDED = (
     (r' id="(?:proof|exercise|solution)-content"', ""),
     (
         r'(<div class="(?:proof \w+|exercise) admonition[^"]*" id="([^"]+)">\n'
-        r'<p class="admonition-title">.*?)(</p>)',
+        r'<p class="admonition-title">(?:(?!headerlink).)*?)(</p>)',
         r'\1<a class="headerlink" href="#\2" title="Link to this statement">#</a>\3',
     ),
 )
 
 
+LIVE = re.compile(r'<figure class="eh-live[^"]*" id="([^"]+)"')
+SKIP = re.compile(r'(<a href="#main-content">[^<]*</a>)')
+LEAP = "Skip to the live figure"
+
+
 def mended(page: str) -> str:
-    """A built page without what the theme and the extensions write wrongly.
+    """A built page without what the theme and the extensions write wrongly, and with a second way
+    past the navigation where it has a live figure.
 
     >>> mended('<summary aria-label="Toggle hidden content"><p>Show code</p></summary>')
     '<summary><p>Show code</p></summary>'
+
+    Pages that a build does not write again are mended again, and must stay as they are.
+
+    >>> box = '<div class="exercise admonition" id="e">\\n<p class="admonition-title">Exercise</p>'
+    >>> mended(box).count("headerlink"), mended(mended(box)) == mended(box)
+    (1, True)
     """
     for wrong, right in MENDED:
         page = re.sub(wrong, right, page)
+    if (live := LIVE.search(page)) and LEAP not in page:
+        page = SKIP.sub(rf'\1<a href="#{live[1]}">{LEAP}</a>', page)
     return page
 
 

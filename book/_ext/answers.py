@@ -7,11 +7,14 @@ scripts but no data; `answers.js` searches it on the search page. The first use 
 is a link to the glossary.
 """
 
+import html
 import json
 import re
 import unicodedata
 from collections.abc import Iterator, Mapping
+from functools import cache
 from pathlib import Path
+from posixpath import dirname, join, normpath
 from typing import Any
 
 from docutils import nodes
@@ -25,8 +28,13 @@ from ledger import outcome, page_of, row_anchor, subject_of
 from names import NAMES
 
 LINE = 220  # characters of context
-# Words that are plain English, too: only a page can tell, by writing {term}.
-COMMON = {"active", "block", "claim", "fit", "fold", "idle", "ledger", "ratio", "verdict"}
+# Plain words are terms in these chapters only, or only where a page writes {term}.
+EDGE, UFM = "book/beyond_edge_of_stability", "book/deep_linear_ufm"
+CHAINS = ("book/linear_chains", "book/one_spectrum", "book/depth_not_data")
+COMMON: dict[str, tuple[str, ...]] = {
+    **{"active": CHAINS, "block": (*CHAINS, EDGE), "ratio": (EDGE,), "fold": (UFM,)},
+    **{"idle": (UFM,), "claim": (), "fit": (), "corrected": ()},
+}
 TERMS = "terms of the glossary"  # a key of a page's metadata
 SYMBOLS = {
     "le": "≤", "ge": "≥", "ne": "≠", "to": "→", "times": "×", "cdot": "·", "pm": "±", "mp": "∓",
@@ -73,8 +81,8 @@ def text_of(node: nodes.Node, known: Known) -> str:
     if isinstance(node, nodes.literal_block | nodes.raw | nodes.image):
         return ""
     if isinstance(node, pending_xref) and not node.get("refexplicit") and node["reftype"] != "term":
-        target = node["reftarget"]
-        return known.get(target) or known.get(f"book/{target.rpartition('../')[2]}", "")
+        page = normpath(join(dirname(node["refdoc"]), node["reftarget"]))
+        return known.get(node["reftarget"], known.get(page, ""))
     return "".join(text_of(child, known) for child in node.children)
 
 
@@ -121,7 +129,7 @@ def entries(docname: str, doctree: nodes.document, known: Known) -> Iterator[lis
         head = next(iter(node.findall(nodes.title)), None)
         if not kinds or head is None or not node.get("ids"):
             continue
-        title = text_of(head, known).strip().removeprefix("(").removesuffix(")").strip()
+        title = text_of(head, known).strip().removeprefix("Exercise").strip("() ")
         inner = [child for child in node.children if not isinstance(child, nodes.title)]
         kind = "exercise" if kinds == ["exercise"] else node["classes"][1]
         if title and not title.lower().startswith("proof"):
@@ -164,15 +172,26 @@ def claim_entries(app: Sphinx) -> Iterator[list[str]]:
 
 
 def names_in(app: Sphinx) -> Known:
-    """Pages by their titles and theorems by their names."""
+    """Pages and sections by their titles, theorems by their names."""
     titles = {docname: title.astext() for docname, title in app.env.titles.items()}
+    titles |= {label: title for label, (*_, title) in app.env.domains["std"].labels.items()}
     named = (app.env.metadata[docname].get(NAMES, {}) for docname in app.env.found_docs)
-    return titles | {label: name for names in named for label, name in names.items()}
+    return titles | {label: plain(name) for names in named for label, name in names.items()}
+
+
+def plain(markup: str) -> str:
+    r"""The words of a name that is written in HTML.
+
+    >>> plain(r'Joint spectra at finite <span class="math">\(\lambda\)</span> &amp; more')
+    'Joint spectra at finite λ & more'
+    """
+    words = html.unescape(re.sub(r"<[^>]*>", "", markup))
+    return re.sub(r"\\\((.*?)\\\)", lambda formula: readable(formula[1]), words)
 
 
 def write_index(app: Sphinx, error: Exception | None) -> None:
-    """Put the index beside the pages."""
-    if error is not None or app.builder.format != "html":
+    """Put the index beside the pages; that of a build that has read no page is there."""
+    if error is not None or app.builder.format != "html" or not hasattr(app.env, "ledger"):
         return
     found: list[list[str]] = []
     known = names_in(app)
@@ -212,7 +231,7 @@ def link_terms(app: Sphinx, doctree: nodes.document, docname: str) -> None:
         known = app.env.metadata[home].get(TERMS)
         if not known or home == docname or not docname.startswith("book/"):
             continue
-        waiting = {term: at for term, at in known.items() if term not in COMMON}
+        waiting = {t: at for t, at in known.items() if docname.startswith(COMMON.get(t, ("",)))}
         address = app.builder.get_relative_uri(docname, home)
         for text in list(doctree.findall(nodes.Text)):
             if waiting and may_link(text):
@@ -233,8 +252,7 @@ def may_link(text: nodes.Text) -> bool:
 
 def link_in(text: nodes.Text, waiting: dict[str, list[str]], address: str) -> None:
     """Replace the first term of a text by a link, and look on behind it."""
-    pattern = "|".join(sorted(map(re.escape, waiting), key=len, reverse=True))
-    found = re.search(rf"(?<![\w-])({pattern})(?:s|es)?(?![\w-])", str(text), re.I)
+    found = _any_of(tuple(waiting)).search(str(text))
     if not found:
         return
     term = next(one for one in waiting if one.lower() == found[1].lower())
@@ -246,6 +264,13 @@ def link_in(text: nodes.Text, waiting: dict[str, list[str]], address: str) -> No
     text.parent.replace(text, [nodes.Text(str(text)[: found.start()]), link, rest])
     if waiting:
         link_in(rest, waiting, address)
+
+
+@cache
+def _any_of(terms: tuple[str, ...]) -> re.Pattern[str]:
+    """Matches a term, or its plural, that is no part of a longer word or of a file's name."""
+    words = "|".join(sorted(map(re.escape, terms), key=len, reverse=True))
+    return re.compile(rf"(?<![\w-])({words})(?:s|es)?(?![\w-]|\.\w)", re.I)
 
 
 def rewritten_pages(app: Sphinx, env: BuildEnvironment) -> list[str]:

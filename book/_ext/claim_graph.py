@@ -12,7 +12,8 @@ from typing import Any
 
 from exacthessian import claims
 
-WIDTH, HEIGHT, ACROSS, DOWN = 138, 30, 44, 10  # of a node, and between nodes, in pixels
+WIDTH, HEIGHT, ACROSS, DOWN = 150, 30, 36, 10  # of a node, and between nodes, in pixels
+SMALLEST = 0.85  # a wider graph scrolls, so that its words stay legible
 SWEEPS = 8
 SIGNS = {  # beside the colours, for who can't tell them apart
     "holds": "✓",
@@ -130,7 +131,8 @@ def picture(name: str, verdicts: Mapping[str, str]) -> str:
     title = f"Claims of {claims.paper(name).short} and what their proofs use"
     return (
         f'<div class="eh-graph" tabindex="-1"><svg viewBox="0 0 {wide:g} {tall:g}" '
-        f'width="{wide:g}" height="{tall:g}" role="group" aria-label="{escape(title)}">'
+        f'width="{SMALLEST * wide:g}" height="{SMALLEST * tall:g}" role="group" '
+        f'aria-label="{escape(title)}">'
         f'<g class="eh-edges" aria-hidden="true">{edges}</g>{caption}{boxes}</svg></div>'
         '<div class="eh-graph-row" aria-live="polite">Point at a claim, or move to one with the '
         "Tab and arrow keys, and its row appears here. The same is listed below.</div>"

@@ -44,7 +44,14 @@ def span(part: ast.stmt) -> range:
 
 
 def is_check(part: ast.stmt) -> bool:
-    """Whether a statement only refuses arguments: an `if` that raises and has no other branch."""
+    """Whether a statement only refuses arguments: an `if` that raises and has no other branch, or
+    a call of `require`.
+
+    >>> [is_check(part) for part in ast.parse("require(n > 0, 'n', n); n = 1").body]
+    [True, False]
+    """
+    if isinstance(part, ast.Expr) and isinstance(part.value, ast.Call):
+        return ast.unparse(part.value.func) == "require"
     return isinstance(part, ast.If) and isinstance(part.body[-1], ast.Raise) and not part.orelse
 
 

@@ -22,8 +22,10 @@ from sphinx_exercise.nodes import exercise_enumerable_node, exercise_node
 import deck
 import handout
 import lecture
+import policy
 from archive import write_wheel, write_zip
 from exacthessian.exercises import CHECKABLE
+from formulas import typeset_files
 from launch import git, public_address
 from lecture import Lecture, LectureError
 
@@ -31,7 +33,8 @@ LOGGER = logging.getLogger(__name__)
 KIT, SITE = "course.zip", "the-exact-hessian.zip"
 WORDS_A_MINUTE, WORDS_A_FORMULA = 100, 5  # to study; a displayed formula takes a minute
 FRONT = '<meta http-equiv="Refresh" content="0; url={}.html" />\n'
-STATIC = ("slides.css", "slides.js", "alone.js", "exact-hessian.css", "live-figures.js")
+STATIC = ("slides.css", "slides.js", "alone.js", "live-figures.js")
+STATIC += ("formulas.css", "exact-hessian.css", "figures.css")
 README = """The Exact Hessian: course kit
 
 slides/      one deck for each meeting: open it in a browser, no network needed.
@@ -51,6 +54,27 @@ class Place(SphinxDirective):
         """An empty element that names what belongs there."""
         what = " ".join([self.name, *self.arguments])
         return [nodes.raw("", f'<section data-fill="{what}"></section>', format="html")]
+
+
+class Meetings(SphinxDirective):
+    """The meetings that read pages of a chapter, from their lecture files: `{meetings} lab`."""
+
+    required_arguments = 1
+
+    def run(self) -> list[nodes.Node]:
+        """A list of decks, handouts and solutions; a chapter that no meeting reads is an error."""
+        root, chapter = Path(self.env.srcdir), self.arguments[0]
+        for path in (root / "book" / "lectures").glob("*.toml"):
+            self.env.note_dependency(str(path))
+        try:
+            lectures = lecture.read_all(root)
+        except LectureError as problem:
+            raise self.error(str(problem)) from problem
+        chosen = [m for m in lectures if any(n.split("/")[0] == chapter for n in m.reading)]
+        if not chosen:
+            raise self.error(f"meetings: no lecture file reads a page of {chapter!r}")
+        here = "../" * self.env.docname.count("/")
+        return [nodes.raw("", material(chosen, here), format="html")]
 
 
 def reading_minutes(page: BeautifulSoup) -> int:
@@ -113,6 +137,8 @@ def write_course(app: Sphinx, error: Exception | None) -> None:
             LOGGER.warning("%s", problem, location=f"book/lectures/{path.name}", type="course")
     if not (folder / "index.html").exists():  # jupyter-book writes it later
         (folder / "index.html").write_text(FRONT.format(app.config.master_doc))
+    typeset_files(app, sorted((folder / "slides").rglob("*.html")), alone=True)
+    policy.protect(folder)
     write_zip(folder / KIT, kit(folder))
     fillings = {
         "course-plan seminar": plan([n for n in lectures if n.name.startswith("seminar")], site),
@@ -120,6 +146,7 @@ def write_course(app: Sphinx, error: Exception | None) -> None:
         "course-material": material(lectures),
     }
     fill(page, fillings)
+    typeset_files(app, [page])
     (folder / SITE).unlink(missing_ok=True)
     everything = {
         path.relative_to(folder).as_posix(): path
@@ -143,7 +170,7 @@ def write_lecture(meeting: Lecture, root: Path, site: deck.Site, source: str) ->
             target.write_text(deck.live_page(slide["live"], site), encoding="utf-8")
     for name, notebook in (
         ("handouts", handout.handout(meeting, site, source)),
-        ("solutions", handout.solutions(meeting, site)),
+        ("solutions", handout.solutions(meeting, site, root / "book", source)),
     ):
         target = site.folder / name / f"{meeting.name}.ipynb"
         target.write_text(nbformat.writes(notebook) + "\n", encoding="utf-8")
@@ -159,7 +186,7 @@ def kit(folder: Path) -> dict[str, Path | str]:
     ]
     shown = {name for p in made if p.suffix == ".html" for name in _pictures(p.read_text("utf-8"))}
     static = folder / "_static"
-    scripts = [p for name in ("reveal", "mathjax", "widgets") for p in (static / name).glob("*")]
+    scripts = list((static / "reveal").glob("*"))
     scripts += [static / name for name in STATIC if (static / name).exists()]
     files = [*made, *scripts, *(folder / "_images" / name for name in sorted(shown))]
     paths = {path.relative_to(folder).as_posix(): path for path in files if path.is_file()}
@@ -184,14 +211,14 @@ def plan(lectures: list[Lecture], site: deck.Site) -> str:
     return _table(("meeting", "afterwards you can", "read before", "exercises"), rows)
 
 
-def material(lectures: list[Lecture]) -> str:
-    """The table of decks, handouts and solutions."""
+def material(lectures: list[Lecture], top: str = "../") -> str:
+    """The table of decks, handouts and solutions; `top` leads from the page to the site's root."""
     rows = [
         (
             f"{html.escape(meeting.meeting)}: {_inline(meeting.title)}",
-            f'<a href="../slides/{meeting.name}.html">{len(meeting.slide) + 1} slides</a>',
-            f'<a href="../handouts/{meeting.name}.ipynb" download>exercises</a>',
-            f'<a href="../solutions/{meeting.name}.ipynb" download>solutions</a>',
+            f'<a href="{top}slides/{meeting.name}.html">{len(meeting.slide) + 1} slides</a>',
+            f'<a href="{top}handouts/{meeting.name}.ipynb" download>exercises</a>',
+            f'<a href="{top}solutions/{meeting.name}.ipynb" download>solutions</a>',
         )
         for meeting in lectures
     ]
@@ -218,7 +245,7 @@ def fill(page: Path, fillings: dict[str, str]) -> None:
 
 
 def _pictures(source: str) -> Iterator[str]:
-    return (os.path.basename(name) for name in re.findall(r'"\.\./_images/([^"]+)"', source))
+    return (os.path.basename(name) for name in re.findall(r'"(?:\.\./)+_images/([\w.-]+)', source))
 
 
 def _exercise_link(label: str, site: deck.Site) -> str:
@@ -245,6 +272,7 @@ def setup(app: Sphinx) -> dict[str, bool]:
     app.add_directive("course-plan", Place)
     app.add_directive("course-material", Place)
     app.add_directive("course-downloads", Place)
+    app.add_directive("meetings", Meetings)
     app.connect("doctree-read", offer_checks)
     app.connect("build-finished", write_course, priority=900)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -5,7 +5,6 @@ or live figure. So nothing is written twice. A symbol is explained on the slide 
 """
 
 import html
-import json
 import re
 from dataclasses import dataclass
 from functools import cache, partial
@@ -16,15 +15,11 @@ from bs4 import BeautifulSoup, Tag
 from markdown_it import MarkdownIt
 from mdit_py_plugins.dollarmath import dollarmath_plugin
 
+from formulas import with_tex
 from lecture import Lecture, LectureError, kind_of, symbols_in
 from notebook_text import without_macros
 
-STATE = re.compile(
-    r'<script type="application/vnd\.jupyter\.widget-state\+json">(.*?)</script>', re.S
-)
-VIEW = "application/vnd.jupyter.widget-view+json"
-MODEL = re.compile(r"IPY_MODEL_(\w+)")
-LIVE_SCRIPTS = ("widgets/", "live-figures")  # what a live figure needs of its page
+LIVE_SCRIPT = "live-figures"  # what a live figure needs of its page
 ID = re.compile(r' id="([^"]+)"')
 FORMULA = re.compile(r"\\\((.*?)\\\)|\\\[(.*?)\\\]", re.S)
 
@@ -36,8 +31,8 @@ DECK = """<!DOCTYPE html>
 <title>{title}</title>
 <link rel="stylesheet" href="../_static/reveal/reset.css">
 <link rel="stylesheet" href="../_static/reveal/reveal.css">
+<link rel="stylesheet" href="../_static/formulas.css">
 <link rel="stylesheet" href="../_static/slides.css">
-{mathjax}
 </head>
 <body>
 <div class="reveal"><div class="slides">
@@ -56,6 +51,7 @@ ALONE = """<!DOCTYPE html>
 <meta charset="utf-8">
 <title>{title}</title>
 <link rel="stylesheet" href="../../_static/exact-hessian.css">
+<link rel="stylesheet" href="../../_static/figures.css">
 <link rel="stylesheet" href="../../_static/slides.css">
 <script src="../../_static/alone.js"></script>
 {scripts}
@@ -88,19 +84,19 @@ class Site:
 def pages_by_id(folder: Path) -> dict[str, Path]:
     """Where each id is, on the built pages below `book`."""
     paths = sorted((folder / "book").rglob("*.html"))
-    return {name: path for path in paths for name in ID.findall(STATE.sub("", source_of(path)))}
+    return {name: path for path in paths for name in ID.findall(source_of(path))}
 
 
 @cache
 def source_of(path: Path) -> str:
-    """The source of a built page."""
-    return path.read_text(encoding="utf-8")
+    """The source of a built page, its formulas as TeX."""
+    return with_tex(path.read_text(encoding="utf-8"))
 
 
 @cache
 def page_of(path: Path) -> BeautifulSoup:
-    """A built page without the state of its widgets."""
-    return BeautifulSoup(STATE.sub("", source_of(path)), "html.parser")
+    """A built page."""
+    return BeautifulSoup(source_of(path), "html.parser")
 
 
 def rendered(markdown: str) -> str:
@@ -126,7 +122,7 @@ def deck(lecture: Lecture, meanings: dict[str, str], site: Site) -> str:
         passed += slide.get("minutes", 0)
         slides.append(_section(slide, body + where, passed))
     title = html.escape(f"{lecture.meeting}: {lecture.title}")
-    return DECK.format(title=title, mathjax=_mathjax(site), slides="\n".join(slides))
+    return DECK.format(title=title, slides="\n".join(slides))
 
 
 def live_page(label: str, site: Site) -> str:
@@ -136,15 +132,14 @@ def live_page(label: str, site: Site) -> str:
     scripts = [
         f'<script src="{_moved(script["src"], path, site, up="../../")}" defer></script>'
         for script in head.find_all("script", src=True)
-        if any(name in script["src"] for name in LIVE_SCRIPTS)
+        if LIVE_SCRIPT in script["src"]
     ]
-    if view.name == "script":
-        models, _ = _models(path, view)
-        whole = {"state": models, "version_major": 2, "version_minor": 0}
-        state = json.dumps(whole).replace("</", r"<\/")
-        kind = "application/vnd.jupyter.widget-state+json"
-        scripts.append(f'<script type="{kind}">{state}</script>')
-    return ALONE.format(title=_heading(section), scripts="\n".join(scripts), figure=view)
+    figure = BeautifulSoup(str(view), "html.parser")
+    for numbers in figure.find_all(class_="eh-data"):
+        numbers.decompose()
+    for picture in figure.find_all("img"):
+        picture["src"] = _moved(picture["src"], path, site, up="../../")
+    return ALONE.format(title=_heading(section), scripts="\n".join(scripts), figure=figure)
 
 
 @cache
@@ -224,7 +219,7 @@ def _figure(slide: dict[str, Any], site: Site) -> str:
 def _live_slide(slide: dict[str, Any], site: Site) -> str:
     label = slide["live"]
     path, section, view = _live(label, site)
-    still = _models(path, view)[1] if view.name == "script" else str(view.find("svg") or "")
+    still = _clean(view.find(class_="eh-frame") or view.find("svg"), path, site)
     address, title = f"live/{label}.html", f"live figure: {_heading(section)}"
     frame = f'<iframe data-src="{address}" title="{title}"></iframe>'
     return f'<div class="live">{frame}<div class="still">{still}</div></div>{_text(slide, site)}'
@@ -271,8 +266,8 @@ def _live(label: str, site: Site) -> tuple[Path, Tag, Tag]:
     path, place = site.find(label)
     section = place if place.name == "section" else place.find_parent(["section", "article"])
     own = place if "eh-live" in place.get("class", ()) else None
-    view = own or section.find(class_="eh-live") or section.find("script", type=VIEW)
-    if view is None or place.name == "figure" != view.name:
+    view = own or (None if place.name == "figure" else section.find(class_="eh-live"))
+    if view is None:
         raise LectureError(f"{label} leads to no live figure")
     return path, section, view
 
@@ -281,38 +276,10 @@ def _heading(section: Tag) -> str:
     return html.escape(section.find(["h1", "h2", "h3"]).get_text(strip=True).rstrip("#"))
 
 
-def _models(path: Path, view: Tag) -> tuple[dict[str, Any], str]:
-    """The widgets that a live figure consists of, and its first frame."""
-    found = STATE.search(source_of(path))
-    everything = json.loads(found[1])["state"] if found else {}
-    waiting, kept, still = [json.loads(view.string)["model_id"]], {}, ""
-    while waiting:
-        name = waiting.pop(0)
-        if name not in kept and name in everything:
-            kept[name] = everything[name]
-            frame = re.search(r'<img class="eh-frame".*?>', str(kept[name]["state"].get("value")))
-            still = still or (frame[0] if frame else "")
-            waiting += MODEL.findall(json.dumps(kept[name]))
-    links = {n: m for n, m in everything.items() if "Link" in m["model_name"]}
-    kept |= {n: m for n, m in links.items() if set(MODEL.findall(json.dumps(m))) & set(kept)}
-    return kept, still
-
-
-def _mathjax(site: Site) -> str:
-    """The scripts that typeset formulas, as a page one folder down has them."""
-    path = site.folder / "book" / "notation.html"
-    scripts = page_of(path).find("head").find_all("script")
-    return "\n".join(
-        str(script)
-        for script in scripts
-        if "MathJax" in str(script) or "mathjax/" in script.get("src", "")
-    )
-
-
 def _clean(element: Tag, path: Path, site: Site) -> str:
     """The HTML of an element without ids and links, its pictures where a deck finds them."""
     copy = BeautifulSoup(str(element), "html.parser")
-    for mark in copy.find_all(class_=["headerlink", "eqno", "caption-number-hidden"]):
+    for mark in copy.find_all(class_=["headerlink", "eqno", "caption-number-hidden", "eh-data"]):
         mark.decompose()
     for link in copy.find_all("a"):
         link.unwrap()
@@ -321,6 +288,8 @@ def _clean(element: Tag, path: Path, site: Site) -> str:
     for picture in copy.find_all(["img", "source"]):
         for key in {"src", "srcset"} & set(picture.attrs):
             picture[key] = _moved(picture[key], path, site)
+        for key in {"loading", "width", "height"} & set(picture.attrs):
+            del picture[key]
     for node in copy.find_all("section"):
         node.name = "div"  # in a deck a section is a slide
     return str(copy)

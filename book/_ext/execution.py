@@ -9,18 +9,26 @@ time, before MyST-NB asks for them one by one.
 import hashlib
 import os
 import secrets
+import shutil
+import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
+import myst_nb.core.execute.cache
 import nbformat
 from jupyter_cache import get_cache
 from jupyter_cache.base import CacheBundleIn
+from jupyter_cache.cache.db import NbCacheRecord
+from jupyter_cache.cache.main import JupyterCacheBase
 from jupyter_cache.executors.utils import ExecutionResult, single_nb_execution
 from myst_nb.core.read import create_nb_reader
 from myst_nb.sphinx_ import NbMetadataCollector
+from nbclient.exceptions import CellExecutionError, DeadKernelError
 from nbformat import NotebookNode
+from nbformat.v4 import new_output
 from sphinx.application import Sphinx
 from sphinx.config import Config
 from sphinx.environment import BuildEnvironment
@@ -35,9 +43,9 @@ AT_ONCE = 2  # pages executed at the same time, one thread each
 def content_digest(root: Path) -> str:
     """A digest of everything besides its own cells that a notebook's outputs depend on.
 
-    Names and contents of the package's files and of the constraints; not their dates.
+    The interpreter, names and contents of the package's files and of the constraints; not dates.
     """
-    digest = hashlib.sha256()
+    digest = hashlib.sha256(sys.version.encode())
     sources = sorted(path for path in (root / "src").rglob("*") if path.is_file())
     for path in [*sources, root / "constraints.txt"]:
         made = any(part == "__pycache__" or part.endswith(".egg-info") for part in path.parts)
@@ -62,6 +70,46 @@ def choose_cache(app: Sphinx, config: Config) -> None:
     config.nb_execution_cache_path = str(folder)
 
 
+def execute_notebook(
+    nb: NotebookNode, cwd: str, timeout: int, allow_errors: bool, meta_override: bool = True
+) -> ExecutionResult:
+    """Execute a notebook in place, and leave an error in the cell that stopped it, however it did.
+
+    A kernel that died or did not answer in time leaves no trace of its own.
+    """
+    running: list[int] = []
+
+    def note(cell: NotebookNode, cell_index: int) -> None:
+        running.append(cell_index)
+
+    options: dict[str, Any] = {"meta_override": meta_override, "on_cell_start": note}
+    try:
+        result = single_nb_execution(nb, cwd, timeout, allow_errors, **options)
+    except DeadKernelError as error:
+        result = ExecutionResult(nb, cwd, 0.0, error, str(error))
+    if result.err is not None and not isinstance(result.err, CellExecutionError):
+        name, said = type(result.err).__name__, str(result.err)
+        nb.cells[running[-1]].outputs.append(
+            new_output("error", ename=name, evalue=said, traceback=[f"{name}: {said}"])
+        )
+    return result
+
+
+def in_cache(cache: JupyterCacheBase, notebook: NotebookNode) -> bool:
+    """Whether the cache has a notebook's outputs; what a killed build left of them is removed."""
+    try:
+        record = cache.match_cache_notebook(notebook)
+    except KeyError:
+        return False
+    try:
+        cache.get_cache_bundle(record.pk)
+    except (KeyError, ValueError):  # no file, or half of one
+        shutil.rmtree(Path(cache.path) / "executed" / record.hashkey, ignore_errors=True)
+        NbCacheRecord.remove_record(record.pk, cache.db)
+        return False
+    return True
+
+
 def execute_ahead(app: Sphinx, env: BuildEnvironment, docnames: list[str]) -> None:
     """Execute the pages that are to be read and not in the cache, some at the same time."""
     cache = get_cache(app.config.nb_execution_cache_path)
@@ -71,15 +119,13 @@ def execute_ahead(app: Sphinx, env: BuildEnvironment, docnames: list[str]) -> No
         text = Path(path).read_text(encoding="utf-8")
         reader = create_nb_reader(path, env.myst_config, env.mystnb_config, text)
         notebook = reader.read(text) if reader else None
-        if notebook is not None and any(cell.cell_type == "code" for cell in notebook.cells):
-            try:
-                cache.match_cache_notebook(notebook)
-            except KeyError:
-                waiting[path] = notebook
+        runs = notebook is not None and any(cell.cell_type == "code" for cell in notebook.cells)
+        if runs and not in_cache(cache, notebook):
+            waiting[path] = notebook
 
     def execute(path: str) -> ExecutionResult:
         timeout = env.mystnb_config.execution_timeout
-        return single_nb_execution(waiting[path], str(Path(path).parent), timeout, False)
+        return execute_notebook(waiting[path], str(Path(path).parent), timeout, False)
 
     with ThreadPoolExecutor(AT_ONCE) as pool:
         for path, result in zip(waiting, pool.map(execute, waiting), strict=True):
@@ -129,12 +175,11 @@ def name_failing_cells(app: Sphinx, env: BuildEnvironment) -> None:
                         location=docname,
                         type="execution",
                     )
-        if outcome["error"] != "CellExecutionError":
-            LOGGER.warning("stopped by %s", outcome["error"], location=docname, type="execution")
 
 
 def setup(app: Sphinx) -> dict[str, bool]:
     """Register the extension."""
+    myst_nb.core.execute.cache.single_nb_execution = execute_notebook  # it has no hook for this
     app.connect("config-inited", choose_cache)
     app.connect("env-before-read-docs", execute_ahead)
     app.connect("env-check-consistency", restore_cached_outputs, priority=100)

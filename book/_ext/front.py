@@ -14,7 +14,7 @@ from sphinx.environment import BuildEnvironment
 from sphinx.util.docutils import SphinxDirective
 
 from execution import executed_notebooks
-from gallery import WIDGET_STATE, Thumbnail, pictures_in, thumbnail
+from gallery import Thumbnail, pictures_in
 from ledger import Slot
 
 SHOWN = "pages whose first picture is shown"  # a key of a page's metadata
@@ -58,15 +58,12 @@ class Door(SphinxDirective):
 
 
 def first_picture(notebook: Any) -> Thumbnail | None:
-    """A small copy of the first picture that a notebook shows."""
-    widgets = notebook.metadata.get("widgets", {}).get(WIDGET_STATE, {}).get("state", {})
-    shown = (picture for cell in notebook.cells for picture in pictures_in(cell, widgets))
-    picture = next(shown, None)
-    return picture and thumbnail(picture)
+    """The first picture that a notebook shows."""
+    return next((shown for cell in notebook.cells for shown in pictures_in(cell)), None)
 
 
 def collect(app: Sphinx, env: BuildEnvironment) -> None:
-    """Make small copies of the pictures that findings show."""
+    """Find the pictures that findings show."""
     pages = {page for docname in env.found_docs for page in env.metadata[docname].get(SHOWN, [])}
     for page, notebook in executed_notebooks(app):
         if page in pages and (small := first_picture(notebook)):
@@ -78,11 +75,7 @@ def fill(app: Sphinx, doctree: nodes.document, docname: str) -> None:
     up = "../" * docname.count("/")
     for slot in list(doctree.findall(FindingSlot)):
         small = app.env.thumbnails.get(slot["page"])
-        image = ""
-        if small is not None:
-            width, height = small.size
-            size = f'width="{width}" height="{height}"'
-            image = f'<img src="{up}_images/{small.name}" alt="" {size}>'
+        image = small.html(up, alt="") if small is not None else ""
         words = f"<span>{escape(slot['sentence'])}</span>"
         html = f'<a class="eh-finding" href="{up}{slot["page"]}.html">{image}{words}</a>'
         slot.replace_self(nodes.raw("", html, format="html"))

@@ -2,35 +2,30 @@
 
 `{gallery}` makes a table with a row for each figure: our picture, the paper's figure in words, how
 close ours is, how long it took, and what the full size would cost. Pictures and times are read from
-the outputs of the executed chapters; the small copies are made for the site and kept nowhere else.
+the outputs of the executed chapters.
 """
 
 import base64
-import hashlib
 import re
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from html import escape, unescape
-from io import BytesIO
-from pathlib import Path
 from typing import Any
 
 from docutils import nodes
 from nbformat import NotebookNode
-from PIL import Image
 from sphinx.application import Sphinx
 from sphinx.environment import BuildEnvironment
 
 from exacthessian import claims
 from execution import executed_notebooks
 from ledger import LedgerTable, Slot, filter_facts, inline, records_of
+from pictures import Picture
 
 WIDTH = 240  # pixels
 WITHOUT_PICTURE = ("not possible here", "not attempted")
-WIDGET = "application/vnd.jupyter.widget-view+json"
-WIDGET_STATE = "application/vnd.jupyter.widget-state+json"
-FRAME = re.compile(r'<img class="eh-frame" alt="([^"]*)" src="data:image/png;base64,([^"]*)">')
+FRAME = re.compile(r'<img alt="([^"]*)" src="data:image/svg\+xml;base64,([^"]*)">')
 
 
 class FigureSlot(Slot):
@@ -57,54 +52,44 @@ class Gallery(LedgerTable):
 
 
 @dataclass(frozen=True)
-class Picture:
-    """A picture that a cell shows, as PNG, and what is seen on it."""
-
-    png: bytes
-    alt: str
-
-
-@dataclass(frozen=True)
 class Thumbnail:
-    """A small copy of a picture; equal copies have equal names."""
+    """A picture that a cell shows: its file, its shape, and what is seen on it."""
 
-    png: bytes
-    alt: str
+    name: str
     size: tuple[int, int]
+    alt: str
 
-    @property
-    def name(self) -> str:
-        """The file's name in the site."""
-        return f"thumb-{hashlib.sha256(self.png).hexdigest()[:16]}.png"
+    @classmethod
+    def of(cls, svg: str, alt: str) -> "Thumbnail":
+        """Of a picture as the cell shows it."""
+        picture = Picture(svg)
+        return cls(picture.name, picture.size, alt)
+
+    def html(self, up: str, alt: str, more: str = "") -> str:
+        """A small image; `up` leads to the site's root."""
+        width, height = self.size
+        size = f'width="{WIDTH}" height="{round(height * WIDTH / width)}"'
+        address = f"{up}_images/{self.name}.svg"
+        return f'<img {more}loading="lazy" {size} src="{address}" alt="{escape(alt)}">'
 
 
-def pictures_in(cell: NotebookNode, widgets: dict[str, Any]) -> Iterator[Picture]:
-    """The pictures that a cell shows; of a slider, its first frame."""
+def pictures_in(cell: NotebookNode) -> Iterator[Thumbnail]:
+    """The pictures that a cell shows; of a flip-book, its first frame."""
     about = cell.metadata.get("mystnb", {})
     alt = about.get("image", {}).get("alt") or about.get("figure", {}).get("caption", "")
     for output in cell.get("outputs", []):
         data = output.get("data", {})
-        if "image/png" in data:
-            yield Picture(base64.b64decode(data["image/png"]), " ".join(alt.split()))
-        elif WIDGET in data and (frame := first_frame(data[WIDGET]["model_id"], widgets)):
-            yield Picture(base64.b64decode(frame[2]), unescape(frame[1]))
+        if "image/svg+xml" in data:
+            yield Thumbnail.of(data["image/svg+xml"], " ".join(alt.split()))
+        elif frame := FRAME.search(data.get("text/html", "")):
+            yield Thumbnail.of(base64.b64decode(frame[2]).decode(), unescape(frame[1]))
 
 
-def first_frame(model: str, widgets: dict[str, Any]) -> re.Match[str] | None:
-    """The first frame of a slider: depth first through the widgets inside it."""
-    state = widgets.get(model, {}).get("state", {})
-    if frame := FRAME.search(state.get("value") or ""):
-        return frame
-    inner = (child.removeprefix("IPY_MODEL_") for child in state.get("children", []))
-    return next(filter(None, (first_frame(child, widgets) for child in inner)), None)
-
-
-def pictures_of_figures(notebook: NotebookNode) -> dict[str, Picture]:
+def pictures_of_figures(notebook: NotebookNode) -> dict[str, Thumbnail]:
     """Which picture belongs to each figure that a notebook records: the first of the same cell, or
     else of the cells after it.
     """
-    widgets = notebook.metadata.get("widgets", {}).get(WIDGET_STATE, {}).get("state", {})
-    found: dict[str, Picture] = {}
+    found: dict[str, Thumbnail] = {}
     waiting: list[str] = []
     for cell in notebook.cells:
         for output in cell.get("outputs", []):
@@ -112,29 +97,17 @@ def pictures_of_figures(notebook: NotebookNode) -> dict[str, Picture]:
                 for record in records_of(output):
                     if "figure" in record and record["figure"]["status"] not in WITHOUT_PICTURE:
                         waiting.append(record["figure"]["id"])
-        if picture := next(pictures_in(cell, widgets), None):
+        if picture := next(pictures_in(cell), None):
             found.update(dict.fromkeys(waiting, picture))
             waiting = []
     return found
 
 
-def thumbnail(picture: Picture) -> Thumbnail:
-    """A copy of a picture that is at most `WIDTH` wide."""
-    image = Image.open(BytesIO(picture.png)).convert("RGB")
-    if image.width > WIDTH:
-        height = round(image.height * WIDTH / image.width)
-        image = image.resize((WIDTH, height), Image.Resampling.LANCZOS)
-    file = BytesIO()
-    image.quantize(64, dither=Image.Dither.NONE).save(file, "PNG", optimize=True)
-    return Thumbnail(file.getvalue(), picture.alt, image.size)
-
-
 def collect(app: Sphinx, env: BuildEnvironment) -> None:
-    """Make the small copies from the outputs of all executed notebooks."""
-    found: dict[str, Picture] = {}
+    """Find the pictures in the outputs of all executed notebooks."""
+    env.thumbnails = {}
     for _, notebook in executed_notebooks(app):
-        found.update(pictures_of_figures(notebook))
-    env.thumbnails = {id: thumbnail(picture) for id, picture in found.items()}
+        env.thumbnails.update(pictures_of_figures(notebook))
 
 
 def fill_slots(app: Sphinx, doctree: nodes.document, docname: str) -> None:
@@ -151,16 +124,12 @@ def fill_slots(app: Sphinx, doctree: nodes.document, docname: str) -> None:
 
 
 def picture_html(row: dict[str, Any], small: Thumbnail | None, up: str) -> str:
-    """The small copy with a link to its cell, or a box that says why there is none."""
+    """The picture with a link to its cell, or a box that says why there is none."""
     if small is None:
         reason = row["note"] or "the cell shows none" if row["cell"] else "no cell has made it"
         return f'<div class="eh-no-thumb">No picture: {escape(reason)}</div>'
-    width, height = small.size
-    return (
-        f'<a href="{up}{row["cell"]}"><img class="eh-thumb" loading="lazy" '
-        f'width="{width}" height="{height}" '
-        f'src="{up}_images/{small.name}" alt="{escape(small.alt)}"></a>'
-    )
+    image = small.html(up, small.alt, 'class="eh-thumb" ')
+    return f'<a href="{up}{row["cell"]}">{image}</a>'
 
 
 def facts_html(row: dict[str, Any], up: str) -> str:
@@ -190,22 +159,12 @@ def duration(seconds: float) -> str:
     return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.1f} min"
 
 
-def write_thumbnails(app: Sphinx, error: Exception | None) -> None:
-    """Put the small copies into the site."""
-    if error is not None:
-        return
-    folder = Path(app.outdir) / "_images"
-    folder.mkdir(exist_ok=True)
-    for small in app.env.thumbnails.values():
-        (folder / small.name).write_bytes(small.png)
-
-
 def setup(app: Sphinx) -> dict[str, bool]:
     """Register the extension."""
     app.setup_extension("ledger")
+    app.setup_extension("pictures")
     app.add_node(FigureSlot)
     app.add_directive("gallery", Gallery)
     app.connect("env-check-consistency", collect)
     app.connect("doctree-resolved", fill_slots)
-    app.connect("build-finished", write_thumbnails)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

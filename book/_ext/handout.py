@@ -4,9 +4,13 @@ Both are made from the built pages, where numbers and references are resolved, a
 in plain Markdown that any Jupyter renders.
 """
 
+import dis
 import re
 from collections.abc import Iterator
+from pathlib import Path
+from types import CodeType
 
+import jupytext
 from bs4 import BeautifulSoup, NavigableString, Tag
 from nbformat import NotebookNode
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
@@ -46,16 +50,68 @@ def handout(lecture: Lecture, site: Site, source: str) -> NotebookNode:
     return _notebook(cells)
 
 
-def solutions(lecture: Lecture, site: Site) -> NotebookNode:
-    """The solutions, for the lecturer. Their code continues the cells of its page."""
-    note = "Solutions. Code continues the page of its exercise: run it in that page's notebook."
-    cells = [new_markdown_cell(f"{_head(lecture, site)}\n\n{note}")]
+def solutions(lecture: Lecture, site: Site, book: Path, source: str) -> NotebookNode:
+    """The solutions, for the lecturer. In front of a solution's code stand the cells of its page in
+    the folder `book` that it needs.
+    """
+    cells = [new_markdown_cell(f"{_head(lecture, site)}\n\nSolutions, for the lecturer.")]
+    cells.append(new_code_cell(INSTALL.format(source=source)))
+    last, given = "", []
     for label in lecture.exercises:
         title, exercise, solution = _exercise(label, site)
+        page = site.find(label)[0].relative_to(site.folder / "book").with_suffix(".md")
+        if str(page) != last:  # another page may mean something else by a name
+            last, given = str(page), []
+        pieces = list(_pieces(solution))
+        answers = [text for is_code, text in pieces if is_code]
+        before = (
+            needed(_code_before(book / page, answers[0]), "\n".join(answers)) if answers else []
+        )
         cells.append(new_markdown_cell(f"## {title}\n\n{markdown(exercise)}\n\n### Solution"))
-        for is_code, text in _pieces(solution):
+        cells += [new_code_cell(text) for text in before if text not in given]
+        given += before
+        for is_code, text in pieces:
             cells.append(new_code_cell(text) if is_code else new_markdown_cell(text))
     return _notebook(cells)
+
+
+def needed(before: list[str], code: str) -> list[str]:
+    """Of the cells `before` some code, those that it needs, directly or not.
+
+    >>> needed(["import math", "a = 1", "b = math.pi", "a = b"], "print(a)")
+    ['import math', 'b = math.pi', 'a = b']
+    """
+    wanted, chosen = _names(code)[0], []
+    for cell in reversed(before):
+        read, made = _names(cell)
+        if made & wanted:
+            chosen.insert(0, cell)
+            wanted = (wanted - made) | read
+    return chosen
+
+
+def _names(code: str) -> tuple[set[str], set[str]]:
+    """The global names that code reads, and those that it binds."""
+    read: set[str] = set()
+    made: set[str] = set()
+    waiting = [compile(code, "cell", "exec")]
+    for part in waiting:
+        waiting += [inner for inner in part.co_consts if isinstance(inner, CodeType)]
+        for step in dis.get_instructions(part):
+            if step.opname in ("LOAD_NAME", "LOAD_GLOBAL"):
+                read.add(step.argval)
+            elif step.opname in ("STORE_NAME", "STORE_GLOBAL"):
+                made.add(step.argval)
+    return read, made
+
+
+def _code_before(page: Path, code: str) -> list[str]:
+    """The code cells of a page in front of the one that holds this code."""
+    cells = [cell.source for cell in jupytext.read(page).cells if cell.cell_type == "code"]
+    at = next((n for n, cell in enumerate(cells) if code.split() == cell.split()), None)
+    if at is None:
+        raise LectureError(f"{page.name} has no cell that begins {code.splitlines()[0]!r}")
+    return cells[:at]
 
 
 def markdown(node: Tag | NavigableString) -> str:

@@ -9,10 +9,13 @@ The modules of book/web are joined into one plain script, which also works from 
 not load modules from there.
 """
 
+import base64
+import json
 import re
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
-from html import escape
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from html import escape, unescape
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -21,321 +24,59 @@ from docutils import nodes
 from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 
-from exacthessian import AlignedChain, mode
-from exacthessian.attention import ScalarAttention
-from exacthessian.scalar import TwoLayer
-from exacthessian.studies.depth_not_data import membership
-from exacthessian.ufm import DeepLinearUFM, threshold
+import pictures
+from live_frames import FIGURES, KINDS, Frame, Slider, short
 
-Frame = dict[str, Any]
-Points = list[tuple[float, float]]
 SCRIPT = "live-figures.js"
 MODULES = ("spectrum.js", "live.js", "lab.js")
-KINDS = ("dominant", "bulk", "zero", "plain")
 WIDTH, LEFT, RIGHT, TOP, BOTTOM, HEIGHT = 640, 62, 14, 14, 46, 300
-SAME = 1e-6  # eigenvalues this close, relative to the largest, are one bar
-
-
-@dataclass(frozen=True)
-class Slider:
-    """A knob: its name in the script, its label, its values, and how a value is said."""
-
-    name: str
-    label: str
-    least: float
-    most: float
-    by: float
-    value: float
-    said: str = "{}"
-
-
-@dataclass(frozen=True)
-class Figure:
-    """A live figure: its frames, its knobs, and what its caption says."""
-
-    frame: Callable[..., Frame]
-    sliders: tuple[Slider, ...]
-    caption: str
-    play: bool = False
-
-
-def axis(label: str, start: float, end: float, ticks: Iterable[float], log: bool = False) -> Frame:
-    """An axis from `start` to `end`, which never moves."""
-    return {
-        "from": start,
-        "to": end,
-        "label": label,
-        "log": log,
-        "ticks": [(tick, f"{tick:g}".replace("-", "−")) for tick in ticks],
-    }
-
-
-def short(value: float) -> str:
-    """Four digits for a sentence.
-
-    >>> short(-0.28461), short(3.0), short(1e-9)
-    ('−0.2846', '3', '0')
-    """
-    return "0" if abs(value) < 5e-7 else f"{value:.4g}".replace("-", "−")
-
-
-def clusters(chain: AlignedChain) -> list[tuple[float, int, int]]:
-    """(eigenvalue, multiplicity, kind) of a chain, equal ones of one kind joined, descending."""
-    labelled = membership(chain, int(np.count_nonzero(chain.target)))
-    scale = SAME * float(np.abs(labelled.values).max())
-    found: list[tuple[float, int, int]] = []
-    for kind, name in enumerate(KINDS[:3]):
-        last = np.inf
-        for value in labelled.select(name).expand():
-            if abs(last - value) <= scale:
-                first, count, _ = found[-1]
-                found[-1] = first, count + 1, kind
-            else:
-                found.append((float(value), 1, kind))
-                last = float(value)
-    return sorted(found, key=lambda entry: -entry[0])
-
-
-def words(found: Sequence[tuple[float, int, int]]) -> str:
-    """A spectrum in words.
-
-    >>> words([(3.0, 16, 0), (1.0, 72, 1), (0.0, 830, 2), (-0.1, 2, 2)])
-    '16 dominant at 3; 72 bulk at 1; 832 zero from −0.1 to 0'
-    """
-    parts = []
-    for kind, name in enumerate(KINDS[:3]):
-        mine = [(value, count) for value, count, own in found if own == kind]
-        if mine:
-            top, low = short(mine[0][0]), short(mine[-1][0])
-            where = f"at {top}" if len(mine) == 1 else f"from {low} to {top}"
-            parts.append(f"{sum(count for _, count in mine)} {name} {where}")
-    return "; ".join(parts)
-
-
-def mark(shape: str, kind: int, points: Points, label: str = "") -> Frame:
-    """Something drawn: a bar, dot, line or level, in the colour of a kind."""
-    return {"as": shape, "kind": kind, "points": points, "label": label}
-
-
-def bars(found: Sequence[tuple[float, int, int]]) -> list[Frame]:
-    """A bar for each distinct eigenvalue, as long as its multiplicity."""
-    return [
-        mark("bar", kind, [(count, value) for value, count, own in found if own == kind])
-        for kind in (2, 1, 0)
-    ]
-
-
-def counted(most: float, *ticks: float) -> Frame:
-    """The axis of multiplicities."""
-    return axis("number of eigenvalues", 0.7, most, ticks, log=True)
-
-
-def gap(depth: int, step: int) -> Frame:
-    """Eigenvalues settle at the depth, at 1 and at 0."""
-    widths = (10, *[20] * (depth - 1), 16)
-    chain = AlignedChain.balanced(widths, [0.9, 0.8, 0.7, 0.6], target=np.ones(4))
-    for _ in range(step):
-        chain = chain.step(0.1)
-    found = clusters(chain)
-    return {
-        "x": counted(10000, 1, 10, 100, 1000, 10000),
-        "y": axis("eigenvalue of H", -1.5, 8.5, (0, 1, 2, 4, 6, 8)),
-        "marks": [*bars(found), mark("level", 3, [(1, depth)], f"the depth, {depth}")],
-        "text": f"Depth {depth}, after {step} steps: {words(found)}.",
-    }
-
-
-def two_cycle(depth: int, ratio: float) -> Frame:
-    """One balanced mode, below and beyond the edge of stability."""
-    eta = ratio * mode.edge(depth, 1.0)
-    values = [0.9]
-    for _ in range(60):
-        values.append(mode.step(values[-1], depth, 1.0, eta))
-    levels = mode.two_cycle(depth, 1.0, eta) if ratio > 1.0005 else (1.0,)
-    run = [(float(t), value) for t, value in enumerate(values)]
-    ends = " and ".join(short(level) for level in levels)
-    return {
-        "x": axis("step t", 0, 60, (0, 20, 40, 60)),
-        "y": axis("singular value of a layer", 0.6, 1.3, (0.6, 0.8, 1, 1.2)),
-        "marks": [
-            *(mark("level", 3, [(0, level)]) for level in levels),
-            *(mark(shape, 0, run) for shape in ("line", "dot")),
-        ],
-        "text": f"At {short(ratio)} times the edge the layers "
-        + (f"visit {ends} in turn." if len(levels) == 2 else "settle at 1."),
-    }
-
-
-def rotating(ratio: float, second: float) -> Frame:
-    """The two states of the rotating cycle, as the images of the two inputs."""
-    eta = ratio * mode.rotating_edge(2, 1.0, second)
-    states = [state.product for state in mode.rotating_cycle(2, 1.0, second, eta)]
-
-    def images(w: Any) -> Points:
-        return [(w[0, 1], w[1, 1]), (0.0, 0.0), (w[0, 0], w[1, 0])]
-
-    one, two = (images(w) for w in states)
-    said = " and ".join(f"({short(a)}, {short(b)})" for a, b in (one[2], one[0]))
-    return {
-        "x": axis("first output", -0.8, 1.6, (-0.5, 0, 0.5, 1, 1.5)),
-        "y": axis("second output", -0.6, 1.2, (-0.5, 0, 0.5, 1)),
-        "marks": [
-            mark("line", 3, [(0, second), (0, 0), (1, 0)]),
-            *(mark(s, kind, p) for kind, p in ((1, two), (0, one)) for s in ("line", "dot")),
-        ],
-        "text": f"At {short(ratio)} times the edge of the pair, W sends the two inputs to {said}, "
-        "and one step later to their mirror images; the target is (1, 0) and "
-        f"(0, {short(second)}).",
-    }
-
-
-def one_bulk(width: int, target: float) -> Frame:
-    """Two layers, one input, one output: two outliers and a bulk of plus and minus d."""
-    k = np.arange(width)
-    net = TwoLayer(np.cos(k) / np.sqrt(width), np.sin(k + 1) / np.sqrt(width), 1.0, target)
-    (top, second), d, copies = net.outliers().tolist(), net.d, width - 1
-    return {
-        "x": counted(200, 1, 10, 100),
-        "y": axis("eigenvalue of H", -3.5, 4.5, range(-3, 5)),
-        "marks": [
-            mark("bar", 1, [(copies, d), (copies, -d)] if copies else []),
-            mark("bar", 0, [(1, top), (1, second)]),
-        ],
-        "text": f"Width {width}, target {short(target)}: two outliers at {short(top)} and "
-        f"{short(second)}, and a bulk of {copies} at {short(d)} and {copies} at {short(-d)}.",
-    }
-
-
-def collapse(depth: int, strength: float) -> Frame:
-    """The whole spectrum at neural collapse."""
-    ridge = strength * threshold(3, 5, depth)
-    ufm = DeepLinearUFM(classes=3, samples=5, depth=depth, width=8, ridge=ridge)
-    kinds = {"symmetric": 0, "antisymmetric": 0, "within": 1}
-    spectrum = ufm.spectrum()
-    rows = zip(spectrum.values, spectrum.multiplicities, spectrum.labels, strict=True)
-    merged: dict[tuple[int, float], int] = {}
-    for value, count, label in rows:
-        key = kinds.get(label, 2), round(float(value), 12)
-        merged[key] = merged.get(key, 0) + int(count)
-    found = [(value, count, kind) for (kind, value), count in merged.items()]
-    found.sort(key=lambda entry: -entry[0])
-    return {
-        "x": counted(3000, 1, 10, 100, 1000),
-        "y": axis("eigenvalue of H", -0.05, 1.45, (0, 0.2, 0.4, 0.6, 0.8, 1, 1.2, 1.4)),
-        "marks": bars(found),
-        "text": f"Depth {depth}, λ = {short(ridge)}: the outputs reach C = {short(ufm.fit)} of "
-        f"their targets; {words(found)}.",
-    }
-
-
-def sink(strength: float) -> Frame:
-    """One attention head whose first token draws attention."""
-    layer = ScalarAttention(
-        *(1.5, np.array([1, 0.5, 0, 0.2]), np.array([0.5, 1, 0.3, 0])),
-        *((np.array([1, -0.5, 2, 0.5]),), (np.array([1, 1, -1, 0.5]),)),
-    ).with_sink(strength)
-    outliers, gamma = layer.head().outliers().tolist(), layer.head().gamma
-    share = 100 * float(layer.attention()[0][:, 0].mean())
-    return {
-        "x": counted(10, 1, 3, 10),
-        "y": axis("eigenvalue of H", -2, 3, range(-2, 4)),
-        "marks": [
-            mark("bar", 1, [(3, gamma), (3, -gamma)]),
-            mark("bar", 0, [(1, value) for value in outliers]),
-        ],
-        "text": f"With {short(share)} % of the attention on the first token: outliers at "
-        f"{', '.join(map(short, outliers))}; a bulk of 3 at {short(gamma)} and 3 at "
-        f"{short(-gamma)}.",
-    }
-
-
-def hero(step: int, eta: float) -> Frame:
-    """Eigenvalues sort into three colours while a network trains."""
-    layers, target = [0.55, 0.5, 0.45], [1, 0.95, 0.9]
-    chain = AlignedChain.balanced((6, 7, 7, 5), layers, target=target)
-    points: tuple[Points, Points, Points] = ([], [], [])
-    for t in range(step + 1):
-        found = clusters(chain)
-        for value, _, kind in found:
-            points[kind].append((t, value))
-        chain = chain.step(eta)
-    return {
-        "x": axis("step of training", 0, 120, range(0, 121, 30)),
-        "y": axis("eigenvalue of H", -1.2, 5, range(-1, 6)),
-        "marks": [
-            *(mark("dot", kind, points[kind]) for kind in (2, 1, 0)),
-            mark("level", 3, [(0, 2 / eta)], "2/η"),
-        ],
-        "text": f"After {step} steps with η = {short(eta)}: {words(found)}; the edge 2/η is at "
-        f"{short(2 / eta)}.",
-    }
-
-
-FIGURES = {
-    "gap": Figure(
-        gap,
-        (
-            Slider("depth", "Depth", 2, 8, 1, 3, "{} layers"),
-            Slider("step", "Training", 0, 200, 1, 200, "{} steps"),
-        ),
-        "The gap is the depth. The large eigenvalues (purple) settle at as many times the bulk "
-        "(orange) as the network has layers; all others go to zero (green).",
-        play=True,
-    ),
-    "two-cycle": Figure(
-        two_cycle,
-        (
-            Slider("ratio", "Step", 0.8, 1.2, 0.005, 1.1, "{} × the edge"),
-            Slider("depth", "Depth", 2, 5, 1, 3, "{} layers"),
-        ),
-        "Beyond the edge descent does not diverge, it swings. Dots are gradient descent on one "
-        "balanced mode, dashed lines the closed form of its two-cycle.",
-    ),
-    "rotating": Figure(
-        rotating,
-        (
-            Slider("ratio", "Step", 1.002, 1.25, 0.002, 1.06, "{} × the edge of the pair"),
-            Slider("second", "Second target", 0.5, 0.99, 0.01, 0.9),
-        ),
-        "Two modes can swing their directions instead of their sizes. The images of the two "
-        "inputs in the two states of the rotating cycle (purple, orange), and the target "
-        "(dashed). The cycle repels: descent never settles on it.",
-    ),
-    "one-bulk": Figure(
-        one_bulk,
-        (
-            Slider("target", "Target", -3, 3, 0.05, 2),
-            Slider("width", "Hidden width", 1, 100, 1, 40),
-        ),
-        "One residual, one bulk. All eigenvalues but two are plus or minus the covariance of "
-        "input and residual, at any width.",
-    ),
-    "collapse": Figure(
-        collapse,
-        (
-            Slider("strength", "Regulariser", 0.02, 0.98, 0.01, 0.3, "{} × the threshold"),
-            Slider("depth", "Depth", 1, 6, 1, 3, "{} layers"),
-        ),
-        "At collapse the whole spectrum is known. Nine dominant eigenvalues for three classes, "
-        "one bulk for the samples within them, and the rest at 0, λ and 2λ.",
-    ),
-    "sink": Figure(
-        sink,
-        (Slider("strength", "Sink", 0, 8, 0.1, 0, "{} added to every first score"),),
-        "A sink flattens the loss. The more attention goes to the first token, the closer the "
-        "bulk (orange) and two of the outliers (purple) come to zero.",
-    ),
-    "hero": Figure(
-        hero,
-        (
-            Slider("eta", "Step size η", 0.1, 0.85, 0.01, 0.3),
-            Slider("step", "Training", 0, 120, 1, 120, "{} steps"),
-        ),
-        "Every eigenvalue of a network's Hessian, while it trains. Raise the step size until the "
-        "largest meet the dashed edge: they begin to swing.",
-        play=True,
-    ),
-}
+MODULE_WORDS = re.compile(r"^(import .*?;\n|export )", re.M)
+FROM_CELL = re.compile(
+    r'<figure class="eh-live" id="[^"]*" data-state="([^"]*)" data-figure="([^"]*)"'
+)
+UNDRAWN = "Run this cell to see the figure, and to move it."
+FRAME = re.compile(r'src="data:image/svg\+xml;base64,([^"]*)">')
+# In a notebook: the rules that the site has in exact-hessian.css, for figures alone.
+NOTEBOOK_STYLE = """
+.eh-live { margin: 0; max-width: 50rem; color: var(--jp-content-font-color1, #222);
+  accent-color: #87238b; --eh-dominant: #87238b; --eh-bulk: #a36a00; --eh-zero: #00704f; }
+[data-jp-theme-light="false"] .eh-live {
+  --eh-dominant: #c07bff; --eh-bulk: #ffc65a; --eh-zero: #32c87c; }
+.eh-live svg { display: block; width: 100%; height: auto; overflow: visible; }
+.eh-live svg text { font-size: 14px; fill: currentColor; }
+.eh-live svg path { fill: none; stroke: var(--ink); }
+.eh-live .eh-dominant { --ink: var(--eh-dominant); }
+.eh-live .eh-bulk { --ink: var(--eh-bulk); }
+.eh-live .eh-zero { --ink: var(--eh-zero); }
+.eh-live :is(.eh-plain, .eh-grid) { --ink: currentColor; }
+.eh-live .eh-grid { stroke-opacity: 0.15; }
+.eh-live .eh-bar { stroke-width: 6; }
+.eh-live .eh-dot { stroke-width: 5; stroke-linecap: round; }
+.eh-live .eh-tick { stroke-width: 3; }
+.eh-live .eh-line { stroke-width: 1.5; }
+.eh-live :is(.eh-level, .eh-line.eh-plain) { stroke-width: 1.5; stroke-dasharray: 6 5; }
+.eh-live .eh-frame img { max-width: 100%; height: auto; background: #fff; }
+.eh-live .eh-knobs { display: flex; flex-wrap: wrap; gap: 0 1.5rem; }
+.eh-live .eh-knob { display: flex; flex: 1 1 18rem; align-items: center; gap: 0.6rem; }
+.eh-live .eh-knob input { flex: 1; height: 44px; }
+.eh-live .eh-knob output { min-width: 7rem; }
+.eh-live button { min-height: 44px; min-width: 44px; }
+.eh-live [hidden], .eh-live .headerlink { display: none; }
+"""
+# In a notebook: the figure, and its knobs known to the kernel.
+WIDGET = """export default { render({ model, el }) {
+  el.innerHTML = model.get("markup");
+  const knobs = [...el.querySelectorAll("input")];
+  for (const control of el.querySelectorAll("input, button"))
+    control.dataset.lmSuppressShortcuts = "true"; // its keys are not JupyterLab's
+  const tell = () => {
+    model.set("knobs", Object.fromEntries(knobs.map((knob) => [knob.name, Number(knob.value)])));
+    model.save_changes();
+  };
+  el.querySelectorAll(".eh-live").forEach(enliven);
+  knobs.forEach((knob) => knob.addEventListener("input", tell));
+  tell();
+} };"""
 PRESETS = {
     "The gap": {"steps": "200"},
     "Data hide it": {"data": "1*4,3*6", "steps": "200"},
@@ -360,6 +101,11 @@ PRESETS = {
         **{"target": "2~0.5*20", "steps": "0"},
     },
 }
+# Findings about other models than the chain: figures of their own.
+ELSEWHERE = {
+    "Attention sink": "#live-sink-strength_3d4",
+    "Rotating cycle": "beyond_edge_of_stability.html#live-rotating",
+}
 
 
 def svg(frame: Frame) -> str:
@@ -380,22 +126,30 @@ def svg(frame: Frame) -> str:
         f"{escape(frame['y']['label'])}</text>"
     )
     low, high, most = frame["y"]["from"], frame["y"]["to"], frame["x"]["to"]
+
+    def inside(point: tuple[float, float]) -> bool:
+        return low <= point[1] <= high and point[0] <= most
+
     for drawn in frame["marks"]:
         shape, points = drawn["as"], drawn["points"]
-        if shape != "line":
-            points = [(at, v) for at, v in points if low <= v <= high and at <= most]
+        pieces = [list(piece) for seen, piece in groupby(points, inside) if seen]
+        points = [point for piece in pieces for point in piece]
         if not points:
             continue
         first = points[0]
         path = {
             "bar": "".join(f"M{LEFT} {y(v):.1f}H{x(at):.1f}" for at, v in points),
             "dot": "".join(f"M{x(at):.1f} {y(v):.1f}h0" for at, v in points),
-            "line": "M" + "L".join(f"{x(at):.1f} {y(v):.1f}" for at, v in points),
+            "tick": "".join(f"M{x(at) - 9:.1f} {y(v):.1f}h18" for at, v in points),
+            "line": "".join(
+                "M" + "L".join(f"{x(at):.1f} {y(v):.1f}" for at, v in piece) for piece in pieces
+            ),
             "level": f"M{LEFT} {y(first[1]):.1f}H{end}",
         }[shape]
         parts.append(f'<path class="eh-{shape} eh-{KINDS[drawn["kind"]]}" d="{path}"/>')
         if drawn["label"]:
-            parts.append(_text(end, y(first[1]) - 6, "end", drawn["label"], ' class="eh-label"'))
+            place = end if shape == "level" else x(first[0]) - 8
+            parts.append(_text(place, y(first[1]) - 6, "end", drawn["label"], ' class="eh-label"'))
     return "".join(parts)
 
 
@@ -422,18 +176,19 @@ def knob(figure: str, slider: Slider) -> str:
     )
 
 
-def figure_html(name: str, caption: str = "") -> str:
-    """A live figure as it stands on the page before its script runs."""
+def figure_html(name: str, state: dict[str, float] | None = None, drawn: bool = True) -> str:
+    """A live figure as it stands on the page before its script runs; not `drawn`, without SVG."""
     figure = FIGURES[name]
-    frame = figure.frame(**{slider.name: slider.value for slider in figure.sliders})
-    message, _, rest = (caption or figure.caption).partition(". ")
+    sliders = [replace(s, value=(state or {}).get(s.name, s.value)) for s in figure.sliders]
+    frame = figure.frame(**{s.name: s.value for s in sliders}) if drawn else {"text": UNDRAWN}
+    message, _, rest = figure.caption.partition(". ")
     play = '<button type="button" class="eh-play" hidden>Play</button>' if figure.play else ""
     return (
         f'<figure class="eh-live" id="live-{name}" data-figure="{name}">'
         f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-labelledby="live-{name}-title" '
         f'aria-describedby="live-{name}-text"><title id="live-{name}-title">{escape(message)}'
-        f"</title>{svg(frame)}</svg>"
-        f'<div class="eh-knobs" data-script hidden>{"".join(knob(name, s) for s in figure.sliders)}'
+        f"</title>{svg(frame) if drawn else ''}</svg>"
+        f'<div class="eh-knobs" data-script hidden>{"".join(knob(name, s) for s in sliders)}'
         f"{play}</div>"
         f'<p class="eh-live-text" id="live-{name}-text" aria-live="polite">{escape(frame["text"])}'
         f"</p><figcaption><strong>{escape(message)}.</strong> {escape(rest)} "
@@ -442,19 +197,26 @@ def figure_html(name: str, caption: str = "") -> str:
     )
 
 
+def notebook_parts(web: Path) -> dict[str, Any]:
+    """What a notebook needs to show any live figure: script, style, and the figures not drawn."""
+    return {
+        "module": f"{joined(web, MODULES[:2])}\n{WIDGET}",
+        "style": NOTEBOOK_STYLE,
+        "figures": {name: figure_html(name, drawn=False) for name in FIGURES},
+    }
+
+
 class LiveFigure(SphinxDirective):
-    """A figure with knobs; its argument is its name, its content an own caption if there is one."""
+    """A figure with knobs on a page that is no notebook; its argument is its name."""
 
     required_arguments = 1
-    has_content = True
 
     def run(self) -> list[nodes.Node]:
         """The figure; a name that is wrong stops the build."""
         name = self.arguments[0]
         if name not in FIGURES:
             raise self.error(f"live-figure: must be one of {', '.join(FIGURES)}, got {name!r}")
-        html = figure_html(name, " ".join(self.content).strip())
-        return [nodes.raw("", html, format="html", classes=["eh-live-node"])]
+        return [nodes.raw("", figure_html(name), format="html", classes=["eh-live-node"])]
 
 
 class Laboratory(SphinxDirective):
@@ -466,6 +228,9 @@ class Laboratory(SphinxDirective):
         links = "".join(
             f'<a class="eh-preset" href="#{address(preset)}">{escape(name)}</a>'
             for name, preset in PRESETS.items()
+        )
+        links += "".join(
+            f'<a class="eh-preset" href="{place}">{name}</a>' for name, place in ELSEWHERE.items()
         )
         html = page.replace("<!-- presets -->", links)
         return [nodes.raw("", html, format="html", classes=["eh-live-node"])]
@@ -481,16 +246,21 @@ def address(preset: dict[str, str]) -> str:
     return "lab-" + re.sub("[^A-Za-z0-9]", lambda found: f"_{ord(found[0]):02x}", text)
 
 
-def bundle(web: Path) -> str:
-    """The modules as one plain script: everything of the first in a function, of which a worker is
-    made too; imports become local names.
+def joined(web: Path, modules: tuple[str, ...]) -> str:
+    """Modules as one piece of a plain script: everything of the first in a function, of which a
+    worker is made too; imports become local names.
     """
-    texts = [(web / module).read_text(encoding="utf-8") for module in MODULES]
-    public = re.findall(r"^export (?:function|const) (\w+)", texts[0], flags=re.M)
-    texts = [re.sub(r"^(import .*?;\n|export )", "", text, flags=re.M) for text in texts]
+    first, *others = ((web / module).read_text(encoding="utf-8") for module in modules)
+    public = re.findall(r"^export (?:function|const) (\w+)", first, flags=re.M)
+    first, *others = (MODULE_WORDS.sub("", text) for text in (first, *others))
+    model = f"function model() {{\n{first}\nreturn {{ {', '.join(public)} }};\n}}"
+    return "\n".join([model, "const S = model();", *others])
+
+
+def bundle(web: Path) -> str:
+    """The script of the site."""
     return (
-        f"(() => {{\nfunction model() {{\n{texts[0]}\nreturn {{ {', '.join(public)} }};\n}}\n"
-        f"const S = model();\n{texts[1]}\n{texts[2]}\n"
+        f"(() => {{\n{joined(web, MODULES)}\n"
         "const source = `const S = (${model})(); onmessage = ({ data }) => {"
         " postMessage(S.spectrum(data)); };`;\n"
         "const worker = () => new Worker("
@@ -501,26 +271,58 @@ def bundle(web: Path) -> str:
     )
 
 
+def moving(doctree: nodes.document) -> list[nodes.raw]:
+    """The live figures of a page: what our directives wrote, and what its cells show."""
+    return [node for node in doctree.findall(nodes.raw) if 'class="eh-l' in node.astext()]
+
+
+def draw_cells(app: Sphinx, doctree: nodes.document, docname: str) -> None:
+    """Draw the first frame of the figures that cells show; of a flip-book, put every picture into
+    a file, which the browser fetches when a reader comes to it.
+    """
+    folder, up = Path(app.outdir) / "_images", "../" * docname.count("/")
+
+    def kept(found: re.Match[str]) -> str:
+        picture = pictures.Picture(base64.b64decode(found[1]).decode())
+        folder.mkdir(exist_ok=True)
+        picture.write(folder)
+        table = pictures.link(f"{up}_images/", picture.name) if picture.table else ""
+        return f'src="{up}_images/{picture.name}.svg">{table}'
+
+    for node in moving(doctree):
+        if made := FROM_CELL.match(node.astext()):
+            html = figure_html(made[2], json.loads(unescape(made[1])))
+            cell = next(n for n in ancestors(node) if n.get("nb_element") == "cell_code")
+            cell.replace_self(nodes.raw("", html, format="html", classes=["eh-live-node"]))
+        else:
+            node.replace_self(nodes.raw("", FRAME.sub(kept, node.astext()), format="html"))
+
+
+def ancestors(node: nodes.Node) -> Iterator[nodes.Element]:
+    """What a node is in, from the inside out."""
+    while node.parent is not None:
+        node = node.parent
+        yield node
+
+
 def add_script(app: Sphinx, page: str, template: str, context: Any, doctree: Any) -> None:
     """Load the script on pages that have something live."""
-    if doctree is not None and any(
-        "eh-live-node" in node.get("classes", []) for node in doctree.findall(nodes.raw)
-    ):
+    if doctree is not None and moving(doctree):
         app.add_js_file(SCRIPT, loading_method="defer")
 
 
 def write_script(app: Sphinx, error: Exception | None) -> None:
-    """Put the joined script and what the figures may be into the site."""
+    """Put the joined script into the site."""
     if error is None and app.builder.format == "html":
-        static = Path(app.outdir) / "_static"
         text = bundle(Path(app.confdir) / "book" / "web")
-        (static / SCRIPT).write_text(text, encoding="utf-8")
+        (Path(app.outdir) / "_static" / SCRIPT).write_text(text, encoding="utf-8")
 
 
 def setup(app: Sphinx) -> dict[str, bool]:
     """Register the extension."""
     app.add_directive("live-figure", LiveFigure)
     app.add_directive("laboratory", Laboratory)
+    app.connect("doctree-resolved", draw_cells)
     app.connect("html-page-context", add_script)
     app.connect("build-finished", write_script)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -49,10 +49,10 @@ def leaves_the_site(address: str) -> bool:
 
 
 def require_vendored_files(app: Sphinx) -> None:
-    """Stop before a build whose pages would silently lack maths or widgets."""
-    for name in (app.config.mathjax_path, *app.config.nb_ipywidgets_js):
-        if not (Path(app.confdir) / "vendor" / name).exists():
-            raise ConfigError(f"vendor/{name} is missing: run `make book`, which fetches it")
+    """Stop before a build whose pages would silently lack maths."""
+    name = "mathjax/node-main.js"
+    if not (Path(app.confdir) / "vendor" / name).exists():
+        raise ConfigError(f"vendor/{name} is missing: run `make book`, which fetches it")
 
 
 def check_page(app: Sphinx, error: Exception | None) -> None:

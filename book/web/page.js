@@ -1,47 +1,60 @@
-// What a page needs once it is laid out: formulas that are too wide scroll and say so, sliders of
-// widgets have names, and printing unfolds what is folded.
+// What a page needs once it is laid out: formulas that are too wide scroll and say so, the contents
+// follow the reader, and printing unfolds what is folded.
 (() => {
   const formulas = () => document.querySelectorAll(".bd-article mjx-container");
 
+  /** Whether a formula is wider than its line. */
+  function isWide(formula) {
+    const room = formula.closest("p, li, td, th, dd, dt, div, figcaption, section").clientWidth;
+    const inside = formula.firstElementChild;
+    if (!inside || room === 0) return formula.classList.contains("eh-scrolls");
+    const { width } = inside.getBoundingClientRect();
+    return width > room + 1 || (formula.hasAttribute("display") && width > formula.getBoundingClientRect().width + 0.5);
+  }
+
   /** Lets the formulas that do not fit scroll, and the keyboard reach exactly these. */
   function fit() {
-    for (const formula of formulas()) {
-      const room = formula.closest("p, li, td, th, dd, dt, div, figcaption, section").clientWidth;
-      const inside = formula.firstElementChild;
-      if (!inside || room === 0) continue;
-      const wide = inside.getBoundingClientRect().width > room + 1
-        || (formula.hasAttribute("display") && formula.scrollWidth > formula.clientWidth + 1);
+    const found = [...formulas()].map((formula) => [formula, isWide(formula)]); // all are measured first
+    for (const [formula, wide] of found) {
+      if (wide === formula.classList.contains("eh-scrolls")) continue;
       formula.classList.toggle("eh-scrolls", wide);
-      if (wide) {
-        formula.tabIndex = 0;
-        formula.setAttribute("role", "group");
-        formula.setAttribute("aria-label", "wide formula, scrolls sideways");
-      } else if (formula.hasAttribute("aria-label")) {
-        for (const name of ["tabindex", "role", "aria-label"]) formula.removeAttribute(name);
+      const names = { tabindex: "0", role: "group", "aria-label": "wide formula, scrolls sideways" };
+      for (const [name, value] of Object.entries(names)) {
+        if (wide) formula.setAttribute(name, value);
+        else formula.removeAttribute(name);
       }
     }
   }
 
-  /** A slider of a widget says its label, and its value instead of its position. */
-  function nameSliders() {
-    for (const handle of document.querySelectorAll(".noUi-handle")) {
-      const box = handle.closest(".widget-slider, .widget-inline-hbox");
-      const [label, value] = [".widget-label", ".widget-readout"].map((part) => box?.querySelector(part)?.textContent.trim());
-      if (label && handle.getAttribute("aria-label") !== label) handle.setAttribute("aria-label", label);
-      if (value && handle.getAttribute("aria-valuetext") !== value) handle.setAttribute("aria-valuetext", value);
+  /** Marks the section that is being read in the contents, and keeps its entry in sight. */
+  function follow() {
+    const entries = [...document.querySelectorAll("#pst-page-toc-nav a[href^='#']")];
+    const read = entries.filter((entry) => {
+      const section = document.getElementById(decodeURIComponent(entry.hash.slice(1)));
+      return section && section.getBoundingClientRect().top < innerHeight / 3;
+    }).at(-1);
+    for (const entry of entries) {
+      entry.classList.toggle("active", entry === read);
+      if (entry === read) entry.setAttribute("aria-current", "true");
+      else entry.removeAttribute("aria-current");
     }
+    const list = read?.closest(".bd-sidebar-secondary");
+    if (!list) return;
+    const [box, at] = [list, read].map((part) => part.getBoundingClientRect());
+    if (at.top < box.top || at.bottom > box.bottom) list.scrollTop += at.top - box.top - box.height / 3;
   }
 
-  let waiting = 0;
+  let waiting = 0, moved = 0;
   const soon = () => { cancelAnimationFrame(waiting); waiting = requestAnimationFrame(fit); };
+  const scrolled = () => { cancelAnimationFrame(moved); moved = requestAnimationFrame(follow); };
   addEventListener("load", () => {
-    (window.MathJax?.startup?.promise ?? Promise.resolve()).then(fit);
-    nameSliders();
-    new MutationObserver(nameSliders).observe(document.querySelector(".bd-article") ?? document.body, {
-      subtree: true, childList: true, attributes: true, attributeFilter: ["aria-valuetext"],
-    });
+    fit();
+    follow();
   });
   addEventListener("resize", soon);
+  const article = document.querySelector(".bd-article"); // sidebars that slide in change its width later
+  if (article) new ResizeObserver(soon).observe(article);
+  addEventListener("scroll", scrolled, { passive: true });
   document.addEventListener("toggle", soon, true);
   document.addEventListener("click", () => setTimeout(soon, 50));
 

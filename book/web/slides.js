@@ -1,5 +1,4 @@
 // The decks: every formula in place, every slide fitted to its page, the keyboard always the deck's.
-if (window.MathJax) MathJax.svg = { fontCache: "local" }; // the speaker view shows copies of formulas
 
 Reveal.initialize({
   width: 1280, height: 760, margin: 0.02, center: false, hash: true, slideNumber: "c/t",
@@ -15,9 +14,7 @@ function fit(slide) {
   for (let size = 0.95; over() && size > 0.5; size -= 0.05) box.style.fontSize = `${size}em`;
 }
 
-const typeset = new Promise((done) => addEventListener("load", done)).then(() =>
-  window.MathJax && MathJax.startup ? MathJax.startup.promise : null);
-typeset.then(() => {
+addEventListener("load", () => {
   for (const copy of document.querySelectorAll("aside.notes mjx-assistive-mml")) copy.remove();
   fit(Reveal.getCurrentSlide());
   Reveal.on("slidechanged", (event) => fit(event.currentSlide));

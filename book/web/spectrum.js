@@ -306,8 +306,9 @@ export function attention(value, query, key, x, y, sink = 0) {
 export function collapsed(K, n, L, d, lambda) {
   const power = (L - 1) / (L + 1), b = K * n ** (1 / (L + 1)) * lambda;
   if (!(d >= K)) throw new Error(`The width must be at least the number of classes, ${K}.`);
-  if (!(lambda > 0 && b < ((L - 1) / L) ** power / L))
-    throw new Error(`λ = ${lambda} is beyond the threshold: there the zero network is optimal.`);
+  const turn = (L - 1) / (2 * L);
+  if (!(lambda > 0 && b < (1 - turn) * turn ** power))
+    throw new Error(`λ = ${lambda} is beyond the fold: no collapsed network is left there.`);
   const misfit = power ? root((u) => u * (1 - u) ** power - b, b / 2, (L + 1) / (2 * L)) : b;
   const t = Math.sqrt(((1 - misfit) * misfit) / (K * lambda));
   const chain = checked({
@@ -317,6 +318,23 @@ export function collapsed(K, n, L, d, lambda) {
     ridge: lambda, halfY2: 0.5,
   });
   return { chain, C: 1 - misfit };
+}
+
+/** The eigenvalues of the Hessian of one layer of K×K entries under cross-entropy, at collapsed
+ * logits α(I − 1/K), from softmax itself; descending, in units of the largest level. */
+export function softmaxLayer(K, alpha) {
+  const n = K * K, matrix = new Float64Array(n * n), total = Math.exp(alpha) + K - 1;
+  for (let c = 0; c < K; c++) {
+    const z = Array.from({ length: K }, (_, i) => alpha * ((i === c) - 1 / K));
+    const p = z.map((_, i) => (i === c ? Math.exp(alpha) : 1) / total);
+    for (let i = 0; i < K; i++) for (let j = 0; j < K; j++) {
+      const curve = ((i === j) * p[i] - p[i] * p[j]) / K;
+      for (let u = 0; u < K; u++) for (let v = 0; v < K; v++)
+        matrix[(i * K + u) * n + j * K + v] += curve * z[u] * z[v];
+    }
+  }
+  const values = jacobi(matrix, n);
+  return values.map((value) => value / values[0]);
 }
 
 /** The step above which two modes of two layers swing their singular vectors: 2/(σ_1 + σ_2). */

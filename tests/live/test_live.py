@@ -19,6 +19,7 @@ from playwright.sync_api import Browser, Page, sync_playwright
 
 import reference
 from conftest import ROOT
+from live_frames import FIGURES
 from notebook_text import directives
 from tidy import tidy
 
@@ -209,6 +210,45 @@ def test_a_page_runs_renders_and_is_saved_as_it_was(visit, server, name):
     save(seen.page)
     assert source.read_bytes() == before
     assert "checkpoint" not in "".join(map(str, reference.pages(server.book.parent)))
+
+
+STATE = """(root) => Object.fromEntries([...root.querySelectorAll('input')]
+    .map((input) => [input.name, Number(input.value)]))"""
+
+
+# Where the kernel thinks that the knobs of the notebook's figures are.
+KNOBS = f"""async () => {{
+    let said = "";
+    const code = "from ipywidgets.widgets.widget import _instances as all\\n"
+        + "import json; print(json.dumps([w.knobs for w in all.values() if hasattr(w, 'knobs')]))";
+    const running = {NOTEBOOK}.sessionContext.session.kernel.requestExecute({{ code }});
+    running.onIOPub = (message) => {{ said += message.content.text ?? ""; }};
+    await running.done;
+    return JSON.parse(said);
+}}"""
+
+
+def test_a_live_figure_computes_in_jupyterlab(visit):
+    """The same state says the same numbers as in the package, so as in the page; the keys of its
+    knobs are its own, not JupyterLab's.
+    """
+    seen = visit("lab/tree/intro.md")
+    seen.page.wait_for_selector(f"{PANEL} .jp-Cell", timeout=PATIENCE)
+    run_all(seen.page)
+    figure = seen.page.locator(f"{PANEL} .eh-live[data-figure=hero]")
+    said = figure.locator(".eh-live-text")
+    for name, keys in (("Step size", ["End"]), ("Training", ["Home", *["ArrowRight"] * 3])):
+        knob = figure.get_by_role("slider", name=name)
+        for key in keys:
+            knob.press(key)
+        state = figure.evaluate(STATE)
+        assert said.inner_text() == FIGURES["hero"].frame(**state)["text"]
+    assert state == {"eta": 0.85, "step": 3}
+    assert figure.locator("svg .eh-dominant").first.is_visible()
+    assert seen.page.evaluate(KNOBS)[-1] == state  # earlier ones are of an earlier visit
+    figure.get_by_role("button", name="Play").click()
+    seen.page.wait_for_function("() => +document.querySelector('.eh-live [name=step]').value > 5")
+    assert [error for error in seen.errors if "eh-" in error or "live" in error.lower()] == []
 
 
 def unknown(seen: Visit) -> set[str]:

@@ -3,6 +3,7 @@
 import os
 import shutil
 import threading
+import time
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -13,6 +14,20 @@ from playwright.sync_api import Page, sync_playwright
 from site_pages import LOOKS, ROOT, SITE
 
 __all__ = ["ROOT"]  # for tests beside this folder, which import it from their own conftest
+
+
+def wait_for_function(page: Page, expression: str, timeout: float = 30_000) -> None:
+    """Wait until an expression is true on a page, asking from outside of it.
+
+    Playwright's own way evaluates a text in the page, which the page's policy forbids.
+    """
+    end = time.monotonic() + timeout / 1000
+    while not page.evaluate(expression):
+        assert time.monotonic() < end, f"not true within {timeout / 1000:g} s: {expression}"
+        page.wait_for_timeout(50)
+
+
+Page.wait_for_function = wait_for_function
 
 
 @dataclass
@@ -96,9 +111,6 @@ def visit(browser, address):
         )
         seen.page.on("pageerror", lambda error: seen.errors.append(str(error)))
         seen.page.goto(f"{base}/{path}", wait_until="load")
-        seen.page.wait_for_function(
-            "!window.MathJax || !MathJax.startup || MathJax.startup.promise.then(() => true)"
-        )
         seen.page.wait_for_load_state("networkidle")
         return seen
 

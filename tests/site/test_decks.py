@@ -4,7 +4,7 @@ import zipfile
 
 import pytest
 from playwright.sync_api import expect
-from site_pages import ROOT, SITE
+from site_pages import AXE, BROKEN, ROOT, RULES, SITE
 
 import lecture
 
@@ -24,8 +24,10 @@ SEEN = """() => {
                    ...inside.map(part => part.bottom - Math.min(edge.bottom, innerHeight)),
                    ...inside.map(part => part.right - Math.min(edge.right, innerWidth))),
     letters: parseFloat(getComputedStyle(box).fontSize),
-    pictures: [...box.querySelectorAll("figure img")].map(image => image.complete
-              && image.naturalWidth > 0 && image.getBoundingClientRect().height),
+    pictures: [...box.querySelectorAll("figure img")]
+              .filter(image => getComputedStyle(image).display !== "none")
+              .map(image => image.complete && image.naturalWidth > 0
+                   && image.getBoundingClientRect().height),
     formulas: box.querySelectorAll(".math:not(:has(mjx-container))").length
               + box.querySelectorAll("mjx-merror, [data-mjx-error]").length,
     notes: slide.querySelectorAll("aside.notes").length,
@@ -76,6 +78,15 @@ def test_the_right_arrow_visits_every_slide_and_none_overflows(show, name, schem
     assert page.wrong == []
 
 
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("name", DECKS)
+def test_no_rule_of_access_is_broken_on_any_slide(show, name, scheme):
+    page = show(name, scheme, tail="?print-pdf")  # every slide at once
+    page.wait_for_function("document.querySelectorAll('.pdf-page').length > 0")
+    page.evaluate(AXE)
+    assert page.evaluate(BROKEN, RULES) == []
+
+
 def live_frame(page):
     page.wait_for_function("Reveal.getCurrentSlide().querySelector('iframe')?.src")
     slot = page.evaluate_handle("Reveal.getCurrentSlide().querySelector('iframe')")
@@ -93,7 +104,7 @@ def test_a_live_figure_is_whole_and_leaves_the_keyboard_to_the_deck(show, name):
         assert frame.locator("h1, nav, .bd-sidebar").count() == 0
         over = "document.documentElement.scrollHeight - innerHeight"
         assert frame.evaluate(over) <= 1
-        picture = "img.eh-frame, figure.eh-live svg"
+        picture = ".eh-frame img, figure.eh-live svg"
         shown = frame.locator(f":is({picture}):visible").first.bounding_box()
         assert shown["height"] > 250
         assert shown["y"] + shown["height"] <= 760
@@ -102,7 +113,7 @@ def test_a_live_figure_is_whole_and_leaves_the_keyboard_to_the_deck(show, name):
         place = knob.bounding_box()
         page.mouse.move(place["x"] + place["width"] / 2, place["y"] + place["height"] / 2)
         page.mouse.down()
-        page.mouse.move(place["x"] + 90, place["y"] + place["height"] / 2, steps=4)
+        page.mouse.move(place["x"] + 0.35 * place["width"], place["y"] + 9, steps=4)
         page.mouse.up()
         page.wait_for_function("document.activeElement === document.body")
         assert frame.locator("body").inner_html() != before

@@ -28,7 +28,7 @@ def go(page, path):
 
 def test_the_first_screen_shows_what_was_found(page):
     go(page, "book/intro.html")
-    page.locator(".eh-finding img").last.wait_for()
+    page.locator(".eh-finding img.eh-light").last.wait_for()
     for part in ("figure.eh-live svg", ".eh-refereed", ".eh-finding", ".eh-door"):
         for box in (found.bounding_box() for found in page.locator(part).all()):
             assert box["y"] + box["height"] <= 900, part

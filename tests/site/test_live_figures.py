@@ -9,12 +9,14 @@ import pytest
 from site_pages import LOOKS, ROOT, SITE
 
 import live_figure
-from exacthessian import AlignedChain
+import live_frames
+from exacthessian import AlignedChain, widget
 from exacthessian.attention import ScalarAttention
 from exacthessian.mode import edge, rotating_cycle, rotating_edge, two_cycle
 from exacthessian.scalar import TwoLayer
 from exacthessian.studies.depth_not_data import membership
 from exacthessian.ufm import DeepLinearUFM, threshold
+from exacthessian.ufm_cross_entropy import Collapse
 
 TOLERANCE = 1e-10
 CALL = """async ([name, all]) => {
@@ -127,7 +129,7 @@ def test_colours_are_those_of_the_study(web):
             assert_close(values[kinds == kind], truth.select(kind).expand(), 1.0)
 
 
-def test_two_cycles(web):
+def two_cycles(web):
     rng = np.random.default_rng(0)
     cases = []
     for _ in range(200):
@@ -137,7 +139,8 @@ def test_two_cycles(web):
         assert_close(found, two_cycle(*case))
 
 
-def test_two_layers(web):
+def two_layers(web):
+    """Width 1, layers that agree and layers of zeros included."""
     rng = np.random.default_rng(1)
     cases = [
         (rng.normal(size=m), rng.normal(size=m) * (k % 5 > 0), rng.gamma(2), rng.normal())
@@ -150,7 +153,8 @@ def test_two_layers(web):
         assert_close(found, [*network.outliers(), network.d])
 
 
-def test_attention(web):
+def attention(web):
+    """One token, width 1, equal or zero weights, no value and no sink included."""
     rng = np.random.default_rng(2)
     given, layers = [], []
     for k in range(200):
@@ -168,10 +172,11 @@ def test_attention(web):
         assert_close(found["rows"], layer.attention()[0])
 
 
-def test_collapse(web):
+def collapse(web):
+    """One layer, one sample per class and the smallest width included; up to the fold."""
     rng = np.random.default_rng(3)
     cases = []
-    for _ in range(60):
+    for _ in range(200):
         classes, samples, depth = (int(n) for n in rng.integers([2, 1, 1], [6, 6, 6]))
         width = classes + int(rng.integers(0, 5))
         limit = threshold(classes, samples, depth)
@@ -186,16 +191,79 @@ def test_collapse(web):
         assert_close(entry["loss"], ufm.loss())
 
 
-def test_the_rotating_cycle(web):
+def rotating_cycles(web):
     rng = np.random.default_rng(4)
     cases = []
-    for _ in range(60):
+    for _ in range(200):
         second = float(rng.gamma(2, 3) + 0.1)
         first = second + float(rng.exponential(0.1) * second)
         cases.append((first, second, rotating_edge(2, first, second) * (1 + rng.uniform(0, 0.2))))
     for case, found in zip(cases, web.evaluate(CALL, ["rotatingCycle", cases]), strict=True):
         for layer, truth in zip(found, rotating_cycle(2, *case)[0].weights, strict=True):
             assert_close(layer, truth)
+
+
+def softmax_layers(web):
+    rng = np.random.default_rng(5)
+    cases = [(int(rng.integers(2, 7)), float(rng.uniform(0.05, 12))) for _ in range(200)]
+    for (classes, alpha), found in zip(
+        cases, web.evaluate(CALL, ["softmaxLayer", cases]), strict=True
+    ):
+        point = Collapse(classes, 1, 1, classes, alpha)
+        assert_close(found, point.layer_spectrum(1).expand() / point.levels[0])
+
+
+def repeated_eigenvalues(web):
+    """Q diag(λ) Qᵀ whose λ take few values, zero and opposite signs among them."""
+    rng = np.random.default_rng(6)
+    cases, truths = [], []
+    for _ in range(200):
+        n = int(rng.integers(1, 13))
+        values = rng.choice([-2.0, 0.0, 1.0, 1.0 + 1e-9, 3.0], n)
+        q = np.linalg.qr(rng.normal(size=(n, n)))[0]
+        cases.append(((q * values @ q.T).ravel().tolist(), n))
+        truths.append(np.sort(values)[::-1])
+    for truth, found in zip(truths, web.evaluate(CALL, ["jacobi", cases]), strict=True):
+        assert_close(found, truth, 1.0)
+
+
+# Every quantity of the module, its referee, and a slip that the referee must notice.
+REFEREES = {
+    repeated_eigenvalues: (
+        "const c = 1 / Math.sqrt(t * t + 1)",
+        "const c = 1 / Math.sqrt(t * t + 1.0001)",
+    ),
+    two_cycles: ("(2 * L - 1) * t", "(2 * L - 1) * t * 1.0001"),
+    two_layers: ("(-d * (d + 2 * s2 * c)) / top", "(-d * (d + 2.0001 * s2 * c)) / top"),
+    attention: ("value * delta * second", "value * delta * first"),
+    collapse: ("(1 - misfit) * misfit) / (K", "(1 - misfit) * misfit) / (1.0001 * K"),
+    rotating_cycles: ("+ 2) / 4) / 2", "+ 2) / 4) / 2.0001"),
+    softmax_layers: ("- p[i] * p[j]) / K", "- 1.0001 * p[i] * p[j]) / K"),
+}
+
+
+@pytest.mark.parametrize("referee", REFEREES, ids=lambda referee: referee.__name__)
+def test_the_browser_computes_what_the_package_does(web, referee):
+    referee(web)
+
+
+@pytest.mark.parametrize("referee", REFEREES, ids=lambda referee: referee.__name__)
+def test_the_referee_notices_a_slip(browser, web, referee):
+    """The control: the same comparison with one character of the module changed."""
+    right, wrong = REFEREES[referee]
+    text = (ROOT / "book" / "web" / "spectrum.js").read_text(encoding="utf-8")
+    assert text.count(right) == 1
+    context = browser.new_context()
+    slipped = text.replace(right, wrong)
+    context.route(
+        "**/spectrum.js",
+        lambda route: route.fulfill(body=slipped, content_type="text/javascript"),
+    )
+    page = context.new_page()
+    page.goto(web.url)
+    with pytest.raises(AssertionError):
+        referee(page)
+    context.close()
 
 
 @pytest.mark.parametrize(
@@ -222,7 +290,7 @@ def test_bad_input_gets_a_sentence(web, change, words):
     assert words in said
 
 
-def states(figure: live_figure.Figure) -> list[dict[str, float]]:
+def states(figure: live_frames.Figure) -> list[dict[str, float]]:
     """States of a figure: all knobs at either end, as at first, and nine at random."""
     rng = np.random.default_rng(0)
     ends = [{s.name: getattr(s, end) for s in figure.sliders} for end in ("least", "most", "value")]
@@ -240,9 +308,13 @@ def tokens(drawn: str) -> list[str]:
     return re.findall(r"[\d.]+|[^\d.]+", drawn)
 
 
-@pytest.mark.parametrize("name", live_figure.FIGURES)
+# Where equal heights may come in any order.
+UNORDERED = ("gap", "collapse", "hero", "chain", "film", "stretch", "breathing", "fold")
+
+
+@pytest.mark.parametrize("name", live_frames.FIGURES)
 def test_a_live_figure_draws_what_the_package_computes(web, name):
-    figure = live_figure.FIGURES[name]
+    figure = live_frames.FIGURES[name]
     frames = web.evaluate(
         """async ([name, all]) => {
             const {FIGURES, drawing} = await import('/live.js');
@@ -250,6 +322,8 @@ def test_a_live_figure_draws_what_the_package_computes(web, name):
         }""",
         [name, states(figure)],
     )
+    fixed = [[frame[side] for side in "xy"] for frame, _ in frames]
+    assert all(axes == fixed[0] for axes in fixed)  # whatever the reader drags
     for state, (found, drawn) in zip(states(figure), frames, strict=True):
         truth = figure.frame(**state)
         assert found["text"] == truth["text"]
@@ -261,7 +335,7 @@ def test_a_live_figure_draws_what_the_package_computes(web, name):
                 *(two["as"], two["kind"], two["label"]),
             )
             assert_close(sorted(one["points"]), sorted([list(p) for p in two["points"]]), 1.0)
-        if name not in ("hero", "gap", "collapse"):  # where equal heights may come in any order
+        if name not in UNORDERED:
             for one, two in zip(tokens(drawn), tokens(live_figure.svg(truth)), strict=True):
                 assert one == two or abs(float(one) - float(two)) < 0.11, (one, two)
 
@@ -386,3 +460,213 @@ def test_a_live_figure_moves_and_says_so(visit):
     seen.page.keyboard.press("End")
     assert figure.locator(".eh-live-text").inner_text() != before
     assert knob.get_attribute("aria-valuetext") == "8 added to every first score"
+
+
+@pytest.mark.parametrize("look", LOOKS)
+@pytest.mark.parametrize("name", live_frames.FIGURES)
+def test_every_knob_of_a_live_figure_moves_it(visit, name, look):
+    """By keyboard, on the page that has it: the picture and the words, in a frame that stays."""
+    seen = visit(f"{PLACES[name]}#live-{name}", look=look)
+    figure = seen.page.locator(f"#live-{name}")
+    axes = "root => [...root.querySelectorAll('svg .eh-grid')].map((line) => line.outerHTML)"
+    before, said = figure.evaluate(axes), figure.locator(".eh-live-text")
+    for knob in figure.get_by_role("slider").all():
+        seen_before = said.inner_text()
+        home = knob.input_value() == knob.get_attribute("min")
+        knob.press("End" if home else "Home")
+        assert said.inner_text() != seen_before
+        assert knob.bounding_box()["height"] >= 44
+    state = figure.evaluate(STATE)
+    assert said.inner_text() == live_frames.FIGURES[name].frame(**state)["text"]
+    assert figure.evaluate(axes) == before
+    assert seen.errors == []
+
+
+STATE = """(root) => Object.fromEntries([...root.querySelectorAll('input')]
+    .map((input) => [input.name, Number(input.value)]))"""
+PLACES = {
+    name: f"book/{page.relative_to(ROOT / 'book').with_suffix('.html')}"
+    for page in (ROOT / "book").rglob("*.md")
+    for name in re.findall(
+        r"""(?:live_figure\("|\{live-figure\}`)([\w-]+)""", page.read_text(encoding="utf-8")
+    )
+}
+
+
+@pytest.mark.parametrize(
+    "paper",
+    ["depth_not_data", "beyond_edge_of_stability", "cracking_the_hessian", "deep_linear_ufm"],
+)
+def test_a_chapter_opens_with_a_live_figure_and_has_two_more(visit, paper):
+    seen = visit(f"book/{paper}.html")
+    first = seen.page.locator("article figure, article img").first
+    assert "eh-live" in first.get_attribute("class")
+    live = [name for name, place in PLACES.items() if place.startswith(f"book/{paper}")]
+    assert len(live) >= 3
+
+
+@pytest.mark.parametrize("base", ["a server", "a disk"])
+def test_pictures_of_a_flip_book_are_fetched_when_they_are_shown(visit, address, base):
+    seen = visit("book/notation.html", base=SITE.as_uri() if base == "a disk" else address)
+    asked: list[str] = []
+    seen.page.on("request", lambda request: asked.append(request.url))
+    page = "book/beyond_edge_of_stability/who_oscillates.html"
+    seen.page.goto(seen.page.url.replace("book/notation.html", page))
+    seen.page.wait_for_load_state("networkidle")
+    figure = seen.page.locator(".eh-frames")
+    sources = "images => images.map(image => image.src)"
+    frames = set(figure.locator("img").evaluate_all(sources))
+    assert frames.isdisjoint(asked)
+    figure.scroll_into_view_if_needed()
+    knob = figure.get_by_role("slider")
+    for position, said in enumerate(("24", "53", "80", "130")):
+        assert knob.get_attribute("aria-valuetext") == said
+        shown = figure.locator("img:visible")
+        shown.evaluate("image => image.decode()")
+        assert figure.locator(".eh-live-text").inner_text() == shown.get_attribute("alt")
+        assert len(frames.intersection(asked)) == position + 1
+        knob.press("ArrowRight")
+    assert seen.errors == []
+
+
+def test_a_flip_book_is_light_and_no_page_has_its_pictures_in_the_head():
+    books = 0
+    for path in (SITE / "book").rglob("*.html"):
+        text = path.read_text(encoding="utf-8")
+        assert "widget-state" not in text
+        assert "embed.js" not in text
+        for book in re.findall(r'<figure class="eh-live eh-frames".*?</figure>', text, re.S):
+            books += 1
+            frames = re.findall(r'src="[^"]*(frame-\w+\.png)"', book)
+            weight = sum((SITE / "_images" / name).stat().st_size for name in set(frames))
+            assert weight <= 300_000, (path.name, frames[0], weight)
+    assert books > 0
+
+
+def test_a_reader_who_wants_no_motion_gets_none(browser, address):
+    context = browser.new_context(reduced_motion="reduce")
+    page = context.new_page()
+    page.goto(f"{address}/book/intro.html")
+    figure = page.locator("#live-hero")
+    figure.get_by_role("button", name="Play").click()
+    assert figure.get_by_role("slider", name="Training").input_value() == "0"
+    figure.get_by_role("button", name="Play").click()
+    assert figure.get_by_role("slider", name="Training").input_value() == "120"
+    page.goto(f"{address}/book/lab.html")
+    page.get_by_role("button", name="Play").click()
+    assert "Step 20, " in page.locator("[data-part=words]").inner_text()
+    assert page.get_by_role("button", name="Play").count() == 1  # nothing runs
+    context.close()
+
+
+def test_a_finger_moves_a_live_figure(browser, address):
+    context = browser.new_context(has_touch=True, viewport=LOOKS["phone"]["viewport"])
+    page = context.new_page()
+    page.goto(f"{address}/book/depth_not_data.html")
+    knob = page.locator("#live-gap").get_by_role("slider", name="Depth")
+    knob.scroll_into_view_if_needed()
+    box = knob.bounding_box()
+    page.touchscreen.tap(box["x"] + 0.95 * box["width"], box["y"] + 6)  # the edge of its 44 pixels
+    assert knob.input_value() == "8"
+    assert "Depth 8" in page.locator("#live-gap .eh-live-text").inner_text()
+    context.close()
+
+
+def test_a_state_of_a_live_figure_has_an_address(visit):
+    seen = lab(visit)
+    seen.page.get_by_role("link", name="Attention sink").click()
+    figure = seen.page.locator("#live-sink")
+    knob = figure.get_by_role("slider", name="Sink")
+    assert knob.input_value() == "4"
+    seen.page.wait_for_function(  # it comes to the reader
+        "() => document.querySelector('#live-sink').getBoundingClientRect().top < innerHeight"
+    )
+    knob.press("ArrowLeft")
+    link = figure.locator(".headerlink").get_attribute("href")
+    again = lab(visit, link.removeprefix("#")).page.locator("#live-sink")
+    assert (
+        again.locator(".eh-live-text").inner_text()
+        == (live_frames.FIGURES["sink"].frame(strength=3.9)["text"])
+    )
+    assert seen.errors == []
+
+
+# What a notebook does with the module of a widget.
+MOUNT = """async ([module, markup]) => {
+    const { default: widget } = await import("data:text/javascript," + encodeURIComponent(module));
+    const el = document.body.appendChild(document.createElement("div"));
+    widget.render({ el, model: { get: () => markup, set() {}, save_changes() {} } });
+}"""
+
+
+def test_what_a_notebook_shows_moves_without_the_site(browser):
+    """A live figure at a given state, and a flip-book, as any notebook puts them into its page."""
+    pictures = [f'<img alt="{a} and {b}" src="data:,">' for a in "12" for b in "xyz"]
+    book = widget.flip_book(pictures, {"number": [1, 2], "letter": list("xyz")}, "It turns. Look.")
+    page = browser.new_page()
+    state = {"depth": 5, "step": 20}
+    for shown in (widget.live_figure("gap", **state), book):
+        page.evaluate(MOUNT, [widget._parts()["module"], shown.markup])
+    said = page.locator(".eh-live-text")
+    assert said.first.inner_text() == live_frames.FIGURES["gap"].frame(**state)["text"]
+    page.get_by_role("slider", name="number").press("End")
+    page.get_by_role("slider", name="letter").press("ArrowRight")
+    assert said.last.inner_text() == "2 and y"
+    assert page.locator(".eh-frame:not([hidden]) img").get_attribute("alt") == "2 and y"
+    page.close()
+
+
+def test_the_hero_is_driven_over_the_edge(visit):
+    """Below it the largest eigenvalue stays under 2/η; beyond it, descent keeps swinging."""
+    seen = visit("book/intro.html")
+    figure = seen.page.locator("#live-hero")
+    knob = figure.get_by_role("slider", name="Step size")
+    said = {}
+    for key in ("Home", "End"):
+        knob.press(key)
+        text = figure.locator(".eh-live-text").inner_text()
+        top, edge_now = (
+            float(re.search(pattern, text)[1])
+            for pattern in (r"dominant .*? (\S+);", r"at (\S+)\.$")
+        )
+        said[key] = top < edge_now
+    assert said == {"Home": True, "End": False}
+
+
+BEST = """async ([widths, runs]) => {
+    const S = await import('/spectrum.js');
+    const layer = (_, l) => Array.from({length: widths[0]}, (_, i) => 0.5 + (i + l) / widths[0]);
+    const chain = {widths, layers: widths.slice(1).map(layer), target: [2, 1.5, 1]};
+    let best = Infinity;
+    for (let run = 0; run < runs; run++) {
+        const start = performance.now();
+        S.spectrum(chain);
+        best = Math.min(best, performance.now() - start);
+    }
+    return [S.size(chain), best];
+}"""
+
+
+def test_twelve_thousand_eigenvalues_take_less_than_a_frame(web):
+    size, milliseconds = web.evaluate(BEST, [[63] * 4, 40])
+    assert size > 11_900
+    assert milliseconds < 1000 / 60
+
+
+def test_a_million_eigenvalues_take_less_than_three_seconds(web):
+    size, milliseconds = web.evaluate(BEST, [[577] * 4, 3])
+    assert size > 998_000
+    assert milliseconds < 3000
+
+
+def test_sound_is_off_until_it_is_asked_for(visit, web):
+    seen = lab(visit)
+    button = seen.page.get_by_role("button", name="Sound")
+    assert button.get_attribute("aria-pressed") == "false"
+    button.click()
+    assert button.get_attribute("aria-pressed") == "true"
+    assert seen.errors == []
+    levels = [{"value": 3, "count": 16}, {"value": 1, "count": 48}, {"value": 0, "count": 9}]
+    notes = web.evaluate("async (all) => (await import('/lab.js')).chord(all)", levels)
+    assert [note["pitch"] for note in notes] == [660, 220]  # pitch is the eigenvalue
+    assert notes[1]["loudness"] > notes[0]["loudness"]  # loudness the multiplicity
