@@ -6,12 +6,15 @@ import zipfile
 from base64 import urlsafe_b64encode
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Literal
 
 WHEEL = "Wheel-Version: 1.0\nGenerator: exact-hessian\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
 
 
-def write_zip(target: Path, contents: Mapping[str, Path | str]) -> None:
-    """A zip of files and texts by their names, without dates, sorted.
+def write_zip(
+    target: Path, contents: Mapping[str, Path | str], mode: Literal["w", "a"] = "w"
+) -> None:
+    """A zip of files and texts by their names, without dates, sorted; or more of them for a zip.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -21,7 +24,7 @@ def write_zip(target: Path, contents: Mapping[str, Path | str]) -> None:
     ...     one.read_bytes() == two.read_bytes()
     True
     """
-    with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
+    with zipfile.ZipFile(target, mode, zipfile.ZIP_DEFLATED) as archive:
         for name, content in sorted(contents.items()):
             entry = zipfile.ZipInfo(name)  # of 1 January 1980
             entry.compress_type, entry.external_attr = zipfile.ZIP_DEFLATED, 0o644 << 16

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import nbformat
-from bs4 import BeautifulSoup
+from bs4 import BeautifulSoup, NavigableString, PageElement
 from docutils import nodes
 from sphinx.application import Sphinx
 from sphinx.util import logging
@@ -32,6 +32,7 @@ from lecture import Lecture, LectureError
 LOGGER = logging.getLogger(__name__)
 KIT, SITE = "course.zip", "the-exact-hessian.zip"
 WORDS_A_MINUTE, WORDS_A_FORMULA = 100, 5  # to study; a displayed formula takes a minute
+NOT_READ = {"cell", "exercise", "solution", "highlight", "headerlink"}
 FRONT = '<meta http-equiv="Refresh" content="0; url={}.html" />\n'
 STATIC = ("slides.css", "slides.js", "alone.js", "live-figures.js")
 STATIC += ("formulas.css", "exact-hessian.css", "figures.css")
@@ -84,17 +85,20 @@ def reading_minutes(page: BeautifulSoup) -> int:
     >>> reading_minutes(BeautifulSoup(text, "html.parser"))
     3
     """
-    article = BeautifulSoup(str(page.find("article") or page), "html.parser")
-    for part in article.find_all(
-        class_=["cell", "exercise", "solution", "highlight", "headerlink"]
-    ):
-        part.decompose()
-    displayed = article.find_all("div", class_="math")
-    formulas = article.find_all("span", class_="math")
-    for formula in [*displayed, *formulas]:
-        formula.clear()
-    words = len(article.get_text(" ").split()) + WORDS_A_FORMULA * len(formulas)
-    return round(words / WORDS_A_MINUTE + len(displayed))
+    return round(_minutes(page.find("article") or page))
+
+
+def _minutes(node: PageElement) -> float:
+    if isinstance(
+        node, NavigableString
+    ):  # of the kinds below it, scripts and comments, none is read
+        return len(node.split()) / WORDS_A_MINUTE if type(node) is NavigableString else 0
+    kinds = set(node.get("class", ()))
+    if kinds & NOT_READ:
+        return 0
+    if "math" in kinds:
+        return 1 if node.name == "div" else WORDS_A_FORMULA / WORDS_A_MINUTE
+    return sum(map(_minutes, node.children))
 
 
 def offer_checks(app: Sphinx, doctree: nodes.document) -> None:
@@ -117,7 +121,7 @@ def write_course(app: Sphinx, error: Exception | None) -> None:
     page = folder / "book" / "course.html"
     if error is not None or app.builder.format != "html" or not page.exists():
         return
-    for remembered in (deck.pages_by_id, deck.source_of, deck.page_of):
+    for remembered in (deck.pages_by_id, deck.source_of, deck.page_of, deck.title_of):
         remembered.cache_clear()
     site = deck.Site(folder)
     for name in ("slides", "handouts", "solutions", "lectures"):
@@ -156,7 +160,7 @@ def write_course(app: Sphinx, error: Exception | None) -> None:
     del everything["book/course.html"]  # it states the size
     write_zip(folder / SITE, everything)
     fill(page, {"course-downloads": downloads(folder)})
-    write_zip(folder / SITE, {**everything, "book/course.html": page})
+    write_zip(folder / SITE, {"book/course.html": page}, mode="a")
 
 
 def write_lecture(meeting: Lecture, root: Path, site: deck.Site, source: str) -> Lecture:

@@ -21,6 +21,8 @@ from notebook_text import without_macros
 
 LIVE_SCRIPT = "live-figures"  # what a live figure needs of its page
 ID = re.compile(r' id="([^"]+)"')
+NAVIGATION, CODE = (re.compile(rf"<{name}\b.*?</{name}>", re.S) for name in ("nav", "pre"))
+COLOURS = re.compile(r"</?span[^>]*>")
 FORMULA = re.compile(r"\\\((.*?)\\\)|\\\[(.*?)\\\]", re.S)
 
 DECK = """<!DOCTYPE html>
@@ -76,8 +78,7 @@ class Site:
 
     def title(self, name: str) -> str:
         """The title of a page, by its path below `book`."""
-        heading = page_of(self.folder / "book" / f"{name}.html").find("h1")
-        return heading.get_text(strip=True).rstrip("#") if heading else name
+        return title_of(self.folder / "book" / f"{name}.html") or name
 
 
 @cache
@@ -95,8 +96,16 @@ def source_of(path: Path) -> str:
 
 @cache
 def page_of(path: Path) -> BeautifulSoup:
-    """A built page."""
-    return BeautifulSoup(source_of(path), "html.parser")
+    """A built page, without what leads to other pages and without the colours of its code."""
+    slim = CODE.sub(lambda code: COLOURS.sub("", code[0]), NAVIGATION.sub("", source_of(path)))
+    return BeautifulSoup(slim, "html.parser")
+
+
+@cache
+def title_of(path: Path) -> str:
+    """The title of a built page."""
+    heading = page_of(path).find("h1")
+    return heading.get_text(strip=True).rstrip("#") if heading else ""
 
 
 def rendered(markdown: str) -> str:

@@ -6,6 +6,7 @@ change either, and every notebook runs again. Pages that are not in the cache ar
 time, before MyST-NB asks for them one by one.
 """
 
+import gc
 import hashlib
 import os
 import secrets
@@ -14,6 +15,7 @@ import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -146,13 +148,20 @@ def executed_notebooks(app: Sphinx) -> Iterator[tuple[str, NotebookNode]]:
     for docname in sorted(app.env.found_docs):
         path = executed_path(app, docname)
         if path.exists():
-            yield docname, nbformat.read(path, as_version=4)
+            yield docname, _read(path, path.stat().st_mtime_ns)
+
+
+@cache
+def _read(path: Path, written: int) -> NotebookNode:
+    return nbformat.read(path, as_version=4)
 
 
 def restore_cached_outputs(app: Sphinx, env: BuildEnvironment) -> None:
     """Write the outputs of pages that came from the cache, which MyST-NB leaves without them."""
     cache = get_cache(app.config.nb_execution_cache_path)
     for docname, notebook in executed_notebooks(app):
+        if any(cell.get("outputs") for cell in notebook.cells):
+            continue  # it was read in an earlier build, or executed in this one
         with suppress(KeyError):
             _, merged = cache.merge_match_into_notebook(notebook)
             executed_path(app, docname).write_text(nbformat.writes(merged), encoding="utf-8")
@@ -179,6 +188,7 @@ def name_failing_cells(app: Sphinx, env: BuildEnvironment) -> None:
 
 def setup(app: Sphinx) -> dict[str, bool]:
     """Register the extension."""
+    gc.set_threshold(200_000, 100, 10)  # a build makes millions of nodes, which all stay
     myst_nb.core.execute.cache.single_nb_execution = execute_notebook  # it has no hook for this
     app.connect("config-inited", choose_cache)
     app.connect("env-before-read-docs", execute_ahead)

@@ -7,6 +7,7 @@ in plain Markdown that any Jupyter renders.
 import dis
 import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from types import CodeType
 
@@ -107,11 +108,16 @@ def _names(code: str) -> tuple[set[str], set[str]]:
 
 def _code_before(page: Path, code: str) -> list[str]:
     """The code cells of a page in front of the one that holds this code."""
-    cells = [cell.source for cell in jupytext.read(page).cells if cell.cell_type == "code"]
+    cells = _code(page, page.stat().st_mtime_ns)
     at = next((n for n, cell in enumerate(cells) if code.split() == cell.split()), None)
     if at is None:
         raise LectureError(f"{page.name} has no cell that begins {code.splitlines()[0]!r}")
     return cells[:at]
+
+
+@cache
+def _code(page: Path, written: int) -> list[str]:
+    return [cell.source for cell in jupytext.read(page).cells if cell.cell_type == "code"]
 
 
 def markdown(node: Tag | NavigableString) -> str:

@@ -3,6 +3,7 @@
 Links that a reader may click are free to leave; what a page loads by itself is not.
 """
 
+import re
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -13,6 +14,10 @@ from sphinx.util import logging
 LOGGER = logging.getLogger(__name__)
 LOADED_BY_SRC = {"script", "img", "iframe", "audio", "video", "source", "embed", "track", "input"}
 LOADED_BY_REL = {"stylesheet", "preload", "modulepreload", "icon", "preconnect", "dns-prefetch"}
+# The tags that may load something, which are few among those of a formula's drawing.
+LOADING = re.compile(
+    rf"<(?:{'|'.join(sorted(LOADED_BY_SRC))}|link|object)\b(?:[^>\"']|\"[^\"]*\"|'[^']*')*>", re.I
+)
 
 
 class LoadedResources(HTMLParser):
@@ -61,7 +66,9 @@ def check_page(app: Sphinx, error: Exception | None) -> None:
         return
     for path in sorted(Path(app.outdir).rglob("*.html")):
         page = LoadedResources()
-        page.feed(path.read_text(encoding="utf-8"))
+        for tag in LOADING.findall(path.read_text(encoding="utf-8")):
+            page.reset()  # else what follows a script tag would be its content
+            page.feed(tag)
         for address in filter(leaves_the_site, page.addresses):
             LOGGER.warning(
                 "loads %s from another host; the site must work without a network",

@@ -66,8 +66,9 @@ def _tampers(node: ast.AST, imported: set[str]) -> str:
         return "import *" if star else next(iter(sorted(names & NAMES)), "")
     if isinstance(node, ast.Attribute):
         private = node.attr.startswith("_") and not node.attr.endswith("__")
-        owner = ast.unparse(node.value)
-        if node.attr in ATTRIBUTES | NAMES or (private and owner.split(".")[-1] == "claims"):
+        if node.attr in ATTRIBUTES | NAMES:
+            return ast.unparse(node)
+        if private and ast.unparse(node.value).split(".")[-1] == "claims":
             return ast.unparse(node)
     if isinstance(node, ast.Attribute | ast.Subscript) and not isinstance(node.ctx, ast.Load):
         root: ast.AST = node
