@@ -475,7 +475,7 @@ def curvlinops_float32() -> float:
     def product(p: Phantom, v: torch.Tensor) -> np.ndarray:
         weights, loss = list(p.model.parameters()), torch.nn.MSELoss(reduction="sum")
         operator = HessianLinearOperator(
-            p.model, loss, weights, list(p.loader(24)), check_deterministic=False
+            p.model, loss, weights, list(p.loader(6)), check_deterministic=False
         )
         return (operator @ v).detach().numpy()
 
@@ -487,7 +487,7 @@ def pyhessian_float32() -> float:
     from pyhessian import hessian
 
     def product(p: Phantom, v: torch.Tensor) -> np.ndarray:
-        tool = hessian(p.model, p.loss, dataloader=list(p.loader(16)), cuda=False)
+        tool = hessian(p.model, p.loss, dataloader=list(p.loader(4)), cuda=False)
         shapes = [weight.shape for weight in p.model.parameters()]
         pieces = zip(v.split([shape.numel() for shape in shapes]), shapes, strict=True)
         return flat(tool.dataloader_hv_product([x.reshape(shape) for x, shape in pieces])[1])
