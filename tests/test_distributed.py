@@ -166,13 +166,15 @@ def test_the_spectrum_study_refuses_too_many_shards():
     assert "at most the 5 windows, got 8" in done.stderr
 
 
-def test_sharded_parameters_have_an_exact_product_and_a_wrong_one_next_to_it(tmp_path):
+@pytest.mark.parametrize("world", [2, 3])
+def test_sharded_parameters_have_two_exact_products_and_a_wrong_one_next_to_them(tmp_path, world):
     """FSDP2: gradients that are not declared partial are silently wrong by half of ‖H‖."""
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
-    command += ["--nproc_per_node", "2", str(WORKER.with_name("fsdp_worker.py")), str(tmp_path)]
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node"]
+    command += [str(world), str(WORKER.with_name("fsdp_worker.py")), str(tmp_path)]
     subprocess.run(command, env=ENVIRONMENT, check=True, capture_output=True, timeout=240)
-    right, obvious = map(float, (tmp_path / "residuals").read_text().split())
+    right, second, obvious = map(float, (tmp_path / "residuals").read_text().split())
     assert right < 1e-12
+    assert second < 1e-12
     assert obvious > 0.2
 
 
