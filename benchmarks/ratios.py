@@ -402,9 +402,8 @@ What stands in the way where an aim is not met:
   A constant written block by block already takes the multiple in the table. Where all layers have
   one shape, rows are written whole, and widths that are multiples of 8 come nearest to the floor;
   other layers are written block by block. Tried and not faster: one `np.multiply` and `np.add` over
-  long rows from tables; products of inner dimension one; a buffer for the rows of layers of
-  different shape gains a tenth. Below P = 1000 the calls of the library under NumPy, one for each
-  row and layer, are half of the time.
+  long rows from tables; products of inner dimension one. A buffer for whole rows of layers of
+  different shape gains a tenth to a quarter for twice the code.
 - *Product.* It is made of 6(L − 1) + 1 matrix products, whose time alone is in the table. Automatic
   differentiation does about as many, so that the ratio to it falls with the width and is largest
   for small networks."""

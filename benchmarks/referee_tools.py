@@ -646,6 +646,11 @@ def installed(tool: str) -> str | None:
         return None
 
 
+def explained(row: dict[str, Any], promise: dict[str, Any]) -> dict[str, Any]:
+    """A recorded row with the explanation that its promise has now; the measurement stays."""
+    return row | {name: promise[name] for name in ("report", "mend") if name in promise}
+
+
 def main(only: list[str]) -> None:
     """Run every check, or those named, whose tool is here, and write the record."""
     global spent
@@ -653,6 +658,9 @@ def main(only: list[str]) -> None:
     warnings.simplefilter("ignore")
     with (ROOT / "book/tools/promises.toml").open("rb") as file:
         promises = tomllib.load(file)["promise"]
+    unknown = set(only) - {promise["id"] for promise in promises}
+    if unknown:
+        raise SystemExit(f"no promise is called {', '.join(sorted(unknown))}: see promises.toml")
     record = json.loads(RECORD.read_text()) if RECORD.exists() else {}
     today = datetime.now(UTC).date().isoformat()
     for promise in promises:
@@ -660,7 +668,11 @@ def main(only: list[str]) -> None:
         if only and name not in only:
             continue
         if found is None:
-            print(f"{name:24} not installed; recorded: {record.get(name)}")
+            known = record.get(name, {"value": "nothing", "date": "–"})
+            print(
+                f"{name:24} {promise['tool']} is not installed (pip install 'exacthessian[peers]');"
+            )
+            print(f"{'':24} recorded: {known['value']} on {known['date']}")
             continue
         spent = 0
         value = float(f"{CHECKS[name]():.2g}")
@@ -668,7 +680,9 @@ def main(only: list[str]) -> None:
         if spent:
             record[name]["products"] = spent
         print(f"{name:24} {value:10.2g}  {promise['measure']}", flush=True)
-        kept = {row["id"]: record[row["id"]] for row in promises if row["id"] in record}
+        kept = {
+            row["id"]: explained(record[row["id"]], row) for row in promises if row["id"] in record
+        }
         RECORD.write_text(json.dumps(kept, indent=1, ensure_ascii=False) + "\n")
 
 

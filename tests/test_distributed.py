@@ -8,6 +8,7 @@ import socket
 import subprocess
 import sys
 import time
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
@@ -296,3 +297,27 @@ def test_more_processes_than_shards_are_refused(p, monkeypatch):
     monkeypatch.setattr(distributed.dist, "get_world_size", lambda: 9)
     with pytest.raises(ValueError, match="shards must be at least the 9 ranks, got 8"):
         distributed._Team(p.model, loss_sum, 101, "hessian", 8, group=object())
+
+
+def test_more_ranks_than_samples_are_refused_before_they_meet(p, monkeypatch):
+    """No address is set: a rank that tried to meet the others would fail otherwise."""
+    monkeypatch.setenv("RANK", "0")
+    monkeypatch.setenv("WORLD_SIZE", "102")
+    with pytest.raises(
+        ValueError, match="samples must be at least the number of ranks 102, got 101"
+    ):
+        run(p, lambda operator: None)
+
+
+def test_a_tool_that_is_missing_is_named_with_what_is_known_of_it():
+    """An unknown promise is an error; so that nothing runs, the known one is of an absent tool."""
+    script = [sys.executable, str(ROOT / "benchmarks" / "referee_tools.py")]
+    run_it = {"env": ENVIRONMENT, "check": False, "capture_output": True, "text": True}
+    done = subprocess.run([*script, "nobody/nothing"], timeout=240, **run_it)
+    assert done.returncode == 1
+    assert "no promise is called nobody/nothing" in done.stderr
+    if find_spec("asdl") is None:
+        done = subprocess.run([*script, "asdl/eigenvalues"], timeout=240, **run_it)
+        assert done.returncode == 0
+        assert "asdfghjkl is not installed (pip install" in done.stdout
+        assert "recorded: 1.0 on 20" in done.stdout
