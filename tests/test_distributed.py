@@ -8,6 +8,7 @@ import socket
 import subprocess
 import sys
 import time
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
@@ -166,13 +167,15 @@ def test_the_spectrum_study_refuses_too_many_shards():
     assert "at most the 5 windows, got 8" in done.stderr
 
 
-def test_sharded_parameters_have_an_exact_product_and_a_wrong_one_next_to_it(tmp_path):
+@pytest.mark.parametrize("world", [2, 3])
+def test_sharded_parameters_have_two_exact_products_and_a_wrong_one_next_to_them(tmp_path, world):
     """FSDP2: gradients that are not declared partial are silently wrong by half of ‖H‖."""
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
-    command += ["--nproc_per_node", "2", str(WORKER.with_name("fsdp_worker.py")), str(tmp_path)]
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node"]
+    command += [str(world), str(WORKER.with_name("fsdp_worker.py")), str(tmp_path)]
     subprocess.run(command, env=ENVIRONMENT, check=True, capture_output=True, timeout=240)
-    right, obvious = map(float, (tmp_path / "residuals").read_text().split())
+    right, second, obvious = map(float, (tmp_path / "residuals").read_text().split())
     assert right < 1e-12
+    assert second < 1e-12
     assert obvious > 0.2
 
 
@@ -294,3 +297,27 @@ def test_more_processes_than_shards_are_refused(p, monkeypatch):
     monkeypatch.setattr(distributed.dist, "get_world_size", lambda: 9)
     with pytest.raises(ValueError, match="shards must be at least the 9 ranks, got 8"):
         distributed._Team(p.model, loss_sum, 101, "hessian", 8, group=object())
+
+
+def test_more_ranks_than_samples_are_refused_before_they_meet(p, monkeypatch):
+    """No address is set: a rank that tried to meet the others would fail otherwise."""
+    monkeypatch.setenv("RANK", "0")
+    monkeypatch.setenv("WORLD_SIZE", "102")
+    with pytest.raises(
+        ValueError, match="samples must be at least the number of ranks 102, got 101"
+    ):
+        run(p, lambda operator: None)
+
+
+def test_a_tool_that_is_missing_is_named_with_what_is_known_of_it():
+    """An unknown promise is an error; so that nothing runs, the known one is of an absent tool."""
+    script = [sys.executable, str(ROOT / "benchmarks" / "referee_tools.py")]
+    run_it = {"env": ENVIRONMENT, "check": False, "capture_output": True, "text": True}
+    done = subprocess.run([*script, "nobody/nothing"], timeout=240, **run_it)
+    assert done.returncode == 1
+    assert "no promise is called nobody/nothing" in done.stderr
+    if find_spec("asdl") is None:
+        done = subprocess.run([*script, "asdl/eigenvalues"], timeout=240, **run_it)
+        assert done.returncode == 0
+        assert "asdfghjkl is not installed (pip install" in done.stdout
+        assert "recorded: 1.0 on 20" in done.stdout

@@ -98,6 +98,7 @@ MODULES = {
     "PyHessian": "pyhessian",
     "BackPACK": "backpack",
     "traceax": "traceax",
+    "curvlinops": "curvlinops",
 }
 
 

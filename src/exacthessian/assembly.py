@@ -7,7 +7,8 @@ there, row (a, i) of the block of layers k and l, reshaped like W_l, is a matrix
 
 So a few rows at a time are written by batched products of inner dimension two straight into the
 result, without a temporary of comparable size. The block above the diagonal is the one below it
-with M, N transposed and C, G transposed and exchanged.
+with M, N transposed and C, G transposed and exchanged. Memory is fastest in its own order: where
+all layers have one shape, rows are written whole, from their first entry to their last.
 """
 
 import os
@@ -19,6 +20,7 @@ import numpy as np
 from exacthessian.inputs import Array
 
 CHUNK_ENTRIES = 2**15  # of the factors of the rows that are written at once: they stay in the cache
+Block = tuple[Array, Array, Array, Array]  # M, N, C, G
 
 
 def write_hessian(
@@ -38,31 +40,43 @@ def write_hessian(
     array([[25., 23.],
            [23.,  9.]])
     """
-    edges = accumulate((weight.size for weight in weights), initial=0)
-    spans = [slice(*pair) for pair in pairwise(edges)]
-    for k, here in enumerate(spans):
+    blocks: dict[tuple[int, int], Block] = {}
+    for k in range(len(weights)):
         inputs, slope = before[k] @ sigma_xx, after[k].T @ residual
         M, N = after[k].T @ after[k], inputs @ before[k].T
         zeros = np.zeros((len(N), len(M)))
-        _write_block(out[here, here], (M + M.T) / 2, (N + N.T) / 2, zeros, zeros.T)
+        blocks[k, k] = (M + M.T) / 2, (N + N.T) / 2, zeros, zeros.T
         C = np.eye(len(N))
         for l in reversed(range(k)):
             M, N, G = after[k].T @ after[l], inputs @ before[l].T, slope @ before[l].T
-            _write_block(out[here, spans[l]], M, N, C, G)
-            _write_block(out[spans[l], here], M.T, N.T, G.T, C.T)
+            blocks[k, l], blocks[l, k] = (M, N, C, G), (M.T, N.T, G.T, C.T)
             C = C @ weights[l]
+    spans = [slice(*pair) for pair in pairwise(accumulate((w.size for w in weights), initial=0))]
+    equal = len({weight.shape for weight in weights}) == 1
+    for k, here in enumerate(spans):
+        row = [blocks[k, l] for l in range(len(weights))]
+        if equal:
+            _write_block(out[here], *(np.stack(part, axis=1) for part in zip(*row, strict=True)))
+        else:
+            for span, block in zip(spans, row, strict=True):
+                _write_block(out[here, span], *block)
 
 
 def _write_block(out: Array, M: Array, N: Array, C: Array, G: Array) -> None:
-    """Write M[a, j] N[i, b] + C[i, j] G[a, b] to row (a, i) and column (j, b) of `out`."""
-    (rows, p), (inner, q) = M.shape, N.shape
-    target = out.reshape(rows, inner, p, q)
-    group = min(rows, max(1, CHUNK_ENTRIES // (inner * (p + q))))
-    left, right = np.empty((group, inner, 2, p)), np.empty((group, inner, 2, q))
-    left[:, :, 1], right[:, :, 0] = C, N
+    """Write M[a, j] N[i, b] + C[i, j] G[a, b] to row (a, i) and column (j, b) of `out`; a middle
+    axis of the factors is for blocks side by side.
+    """
+    (rows, *blocks, p), (inner, *_, q) = M.shape, N.shape
+    target = out.reshape(rows, inner, *blocks, p, q)
+    group = min(rows, max(1, CHUNK_ENTRIES // (N.size + C.size)))
+    left, right = (np.empty((group, inner, *blocks, 2, size)) for size in (p, q))
+    left[..., 1, :], right[..., 0, :] = C, N
     for a in range(0, rows, group):
         some = min(group, rows - a)
-        left[:some, :, 0], right[:some, :, 1] = M[a : a + some, None], G[a : a + some, None]
+        left[:some, ..., 0, :], right[:some, ..., 1, :] = (
+            M[a : a + some, None],
+            G[a : a + some, None],
+        )
         np.matmul(left[:some].mT, right[:some], out=target[a : a + some])
 
 

@@ -22,6 +22,7 @@ from math import inf, isqrt
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.linalg import hadamard
 
 from exacthessian.aligned import AlignedChain, Indices
@@ -49,9 +50,9 @@ class _Inside(NamedTuple):
     """
 
     spectrum: Spectrum
-    p: Indices
-    q: Indices
-    local: Indices
+    p: NDArray[Any]
+    q: NDArray[Any]
+    local: NDArray[Any]
     reduced: AlignedChain
     members: list[Indices]
 
@@ -219,9 +220,10 @@ def phantom(
     | two-valued | early termination | 3 × 64, 0 |
     | exact32 | number formats | as in "float64", bit for bit, in "float32" |
 
-    The weights and samples of "exact32" are short dyadic numbers, so that its product with a vector
-    of −1, 0 and 1 has no rounding at all; in "float32" the others are rounded, which moves their
-    spectrum by about 1e-7 ‖H‖. `samples` is N, at least 7 more than inputs; "exact32" has 64.
+    The weights and samples of "exact32" are short dyadic numbers, so that up to P = 10⁷ its product
+    with a vector of −1, 0 and 1 has no rounding at all; its sizes are a factor of about 4 apart. In
+    "float32" the others are rounded, which moves their spectrum by about 1e-7 ‖H‖. `samples` is N,
+    at least 7 more than inputs; "exact32" has 16.
 
     >>> p = phantom("degenerate", 10_000, seed=0)
     >>> p
@@ -241,7 +243,7 @@ def phantom(
     modes = _modes(kind, parameters, rng.uniform)
     bases = tuple(_basis(width, exact, rng) for width in modes.widths)
     inputs = modes.widths[0]
-    n = 64 if exact else max(whole_number("samples", samples, least=3), inputs + 7)
+    n = 16 if exact else max(whole_number("samples", samples, least=3), inputs + 7)
     normal = rng.standard_normal((n, inputs + 1))
     normal[-1] *= HEAVY
     # The columns of `draws` are orthonormal in the mean over the samples.
@@ -270,7 +272,7 @@ def _solved(modes: AlignedChain) -> _Inside:
     )
     batches = []
     for i, j in reduced.pairs():
-        p, q = i - 1, j - 1
+        p, q = (i - 1).astype(np.int32), (j - 1).astype(np.int32)
         own, other = label[kept[p]], label[kept[q]]
         times = counts[own] * counts[other] * (first[p] & first[q])
         times = np.where(own == other, counts[own] * (counts[own] - 1) // 2, times)
@@ -279,9 +281,10 @@ def _solved(modes: AlignedChain) -> _Inside:
         if used.any():
             values = np.linalg.eigvalsh(reduced.block(i[used], j[used]))
             rows = (column[used, None] for column in (times, p, q))
-            together = np.broadcast_arrays(values, *rows, np.arange(values.shape[1]))
+            together = np.broadcast_arrays(values, *rows, np.arange(values.shape[1], dtype=np.int8))
             batches.append([column.ravel() for column in together])
     columns = [np.concatenate(column) for column in zip(*batches, strict=True)]
+    batches.clear()  # a "distinct" phantom of ten million parameters has as many entries
     order = np.argsort(-columns[0], kind="stable")
     value, times, p, q, local = (column[order] for column in columns)
     spectrum = Spectrum(value, times, ("",) * len(value))
@@ -316,9 +319,10 @@ KINDS: dict[str, Callable[[Draw], tuple[Any, ...]]] = {
     "orders": lambda u: (2, 10.0 ** -np.arange(12) / 3),
     "distinct": lambda u: (),
     "two-valued": lambda u: (8, np.ones(8)),
+    # Few and simple modes: wider layers leave fewer of float32's 24 bits to them.
     "exact32": lambda u: (
-        *(16, np.repeat([1.0, 0.25], 8), np.tile([1.0, 0.5], 8)),
-        np.sign(u(-1, 1, 16)) * np.tile([0.5, 0.5, 0.25, 0.25], 4),
+        *(4, np.repeat([1.0, 0.25], 2), 1.0),
+        np.sign(u(-1, 1, 4)) * np.repeat([0.5, 0.25], 2),
     ),
 }
 
@@ -351,12 +355,14 @@ def _narrow(
     least = max(d, m) + len(singles)
     _check_least(kind, parameters, least * (least + d + m))
     h = (isqrt((d + m) ** 2 + 4 * parameters) - d - m) // 2
-    if kind == "exact32":
-        h = 4 ** ((h.bit_length() - 1) // 2)
+    wide = h
+    if kind == "exact32":  # two powers of 4, equal or next to each other
+        wide = h = 4 ** ((h.bit_length() - 1) // 2)
+        wide *= 4 if 4 * h * (h + d) + h * m <= parameters else 1
     s = np.broadcast_to(s, max(d, m))
     middle = np.concatenate([s, singles, np.sort(np.resize(bulk, h - least))])
     target = x[:learned] * s[:learned] ** 3 - omega
-    return AlignedChain((d, h, h, m), (s[:d], middle, s[:m]), x, target)
+    return AlignedChain((d, wide, h, m), (s[:d], middle, s[:m]), x, target)
 
 
 def _check_least(kind: str, parameters: int, least: int) -> None:

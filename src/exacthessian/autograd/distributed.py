@@ -81,6 +81,8 @@ def run_sharded(
     enough = whole_number("shards", shards, least=1) <= whole_number(
         "samples", samples, 1, most=inf
     )
+    world = int(os.environ["WORLD_SIZE"]) if "RANK" in os.environ else 1
+    require(samples >= world, f"samples must be at least the number of ranks {world}", samples)
     require(enough, f"shards must be at most the number of samples {samples}", shards)
     team = _Team(module, loss_sum, samples, matrix, shards, _group_of_all(timeout))
     mark = team.agree(rows)
