@@ -702,7 +702,7 @@ def _require_contrast(comparison: _Comparison, subject: Claim) -> None:
     if not cases or len({_key(case) for case in cases}) < len(cases):
         raise ClaimError(f"{subject.id}: {comparison.kind} needs cases, each of them once")
     if truth is form:
-        raise ClaimError(f"{subject.id}: the truth must not be computed by the form it judges")
+        raise ClaimError(f"{subject.id}: the form judges itself: it must not be the truth")
 
 
 def _key(case: Any) -> Any:
@@ -728,9 +728,11 @@ def _compared(comparison: _Comparison, form_path: str, unit: str) -> Check:
     for case in live.progress(cases, "cases"):
         given = case if isinstance(case, tuple) else (case,)
         found, before = comparison.form(*given), _derivatives_taken()
-        with _without(comparison.form, form_path):
+        with _watched(comparison.form, form_path) as runs:
             true = comparison.truth(*given)
         derivatives += _derivatives_taken() - before
+        if runs and _derivatives_taken() == before:  # an oracle may be asked what is near the form
+            raise ClaimError(f"{_name(comparison.form)} judges itself: it must not be the truth")
         sizes += _size(true)
         gaps.append(gap(found, true))
     if not sizes:
@@ -762,19 +764,20 @@ def _size(result: Any) -> int:
 
 
 @contextmanager
-def _without(form: Callable[..., Any], path: str) -> Iterator[None]:
-    """Refuse what runs here if it runs the form, or the numbered function of this path."""
+def _watched(form: Callable[..., Any], path: str) -> Iterator[list[str]]:
+    """Note each run of the form, or of the numbered function of this path."""
     judged = [getattr(form, "func", form), *([_function(path)] if path else [])]  # partial has func
     codes = {id(getattr(inspect.unwrap(one), "__code__", None)) for one in judged} - {id(None)}
+    runs: list[str] = []
 
     def note(frame: FrameType, event: str, _: object) -> None:
         if event == "call" and id(frame.f_code) in codes:
-            raise ClaimError(f"{_name(form)}: the truth must not be computed by the form it judges")
+            runs.append(frame.f_code.co_name)
 
     before = sys.getprofile()
     sys.setprofile(note)
     try:
-        yield
+        yield runs
     finally:
         sys.setprofile(before)
 
