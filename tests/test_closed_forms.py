@@ -89,6 +89,22 @@ def test_any_product_with_one_output(chain):
     assert product.spectrum_one_output(chain).distance(autograd.spectrum(chain)) < EXACT
 
 
+@often
+@given(st.integers(1, 4), st.integers(1, 5), st.data())
+def test_any_solvable_product(inputs, width, data):
+    """White inputs and orthogonal columns of V, the first of them along the residual."""
+    sizes, along = data.draw(some.vectors(inputs)), data.draw(some.entries)
+    first, second = np.eye(width, inputs) * sizes, data.draw(some.vectors(width))
+    second[1 : min(width, inputs)] = 0.0
+    wanted = second @ first - along * np.eye(inputs)[0]
+    chain = LinearChain([first, second[None]], np.eye(inputs), wanted[None])
+    if width < inputs:
+        with pytest.raises(ValueError, match="chain must have as many hidden units as inputs"):
+            product.solvable_spectrum(chain)
+    else:
+        assert product.solvable_spectrum(chain).distance(autograd.spectrum(chain)) < EXACT
+
+
 def test_the_sharpness_law_of_a_table_of_networks():
     rng = np.random.default_rng(0)
     layers = [rng.standard_normal((2, 3, *shape)) for shape in ((4, 2), (3, 4), (2, 3))]
