@@ -56,7 +56,7 @@ TESTS = {  # where the tests of a module are not only those called after it
     "autograd.ufm": ["ufm", "ufm_cross_entropy", "deep_linear_ufm"],
     "claims": ["claims", "check", "forgeries"],
     "exercises": ["course"],
-    "inputs": ["bad_input", "chain"],
+    "inputs": ["inputs", "bad_input", "chain"],
     "ledger": ["claims", "check"],
     "live": ["claims", "figures"],
     "papers.deep_linear_ufm": ["deep_linear_ufm", "ufm_cross_entropy"],
