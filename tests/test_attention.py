@@ -7,6 +7,7 @@ import pytest
 
 from exacthessian import autograd
 from exacthessian.attention import Head, ScalarAttention
+from exacthessian.autograd.attention import self_attention_loss
 
 
 def layer_of(seed: int) -> ScalarAttention:
@@ -67,3 +68,23 @@ def test_what_is_no_layer_is_refused(changes: dict[str, object], message: str) -
     layer = ScalarAttention(1.0, [1.0, 0.0], [0.0, 1.0], [[1.0, 3.0]], [[2.0, 4.0]])
     with pytest.raises(ValueError, match=f"^{message}"):
         replace(layer, **changes)
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("lengths", [(3, 3), (2, 4)])
+def test_the_loss_of_tokens_that_are_vectors(lengths: tuple[int, int], causal: bool) -> None:
+    """The oracle itself, written once more with NumPy: D = 2 numbers a token, d_K = 3."""
+    rng = np.random.default_rng(0)
+    x, y = ([rng.standard_normal((n, 2)) for n in lengths] for _ in range(2))
+    shifts = [rng.standard_normal((n, n)) for n in lengths]
+    value, query, key = (rng.standard_normal((2, k)) for k in (2, 3, 3))
+    expected = 0.0
+    for weight, *one in zip((0.3, 0.9), x, y, shifts, strict=True):
+        tokens, wanted, shift = one
+        scores = (tokens @ query) @ (tokens @ key).T / np.sqrt(3) + shift
+        if causal:
+            scores = np.where(np.tri(len(tokens)) > 0, scores, -np.inf)
+        rows = np.exp(scores) / np.exp(scores).sum(axis=1, keepdims=True)
+        expected += weight * np.mean((rows @ tokens @ value - wanted) ** 2) / 2
+    loss = self_attention_loss(x, y, [0.3, 0.9], shifts, causal)
+    assert float(loss(autograd.tensors([value, query, key]))) == pytest.approx(expected)

@@ -1,15 +1,19 @@
 """Verdicts are computed: they follow from functions and cases, and cannot be declared."""
 
+import importlib
 import math
+import sys
 from dataclasses import asdict
+from functools import partial
 
 import numpy as np
 import pytest
 
-from exacthessian import LinearChain, Spectrum, claims, live
+from exacthessian import LinearChain, Spectrum, autograd, claims, live
 from exacthessian.claims import Check, ClaimError, Interval, Record, claim, gap
 from exacthessian.ledger import faults, ledger
-from exacthessian.papers import depth_not_data
+from exacthessian.papers import beyond_edge_of_stability, depth_not_data
+from exacthessian.papers.beyond_edge_of_stability import lemma_7
 from verdict_box import box, markdown_html, records_in
 
 SQUARES = [1, 2, 3]
@@ -116,7 +120,7 @@ def test_a_tuple_is_unpacked_and_one_failing_case_is_enough():
 
 def test_of_equally_bad_cases_the_first_is_named():
     with claim(LEMMA, show=False) as c:
-        c.printed(lambda n: 1.0 + n, lambda n: 1.0, [0.5, 0.5 + 1e-13, -0.5], tol=0.1)
+        c.printed(lambda n: 1.0 + n, lambda n: 1.0, [0.5, 0.5 + 1e-11, -0.5], tol=0.1)
         c.counterexample("a half")
     assert c.record.printed.worst == "0.5"
     assert c.record.printed.error == pytest.approx(0.5)
@@ -234,9 +238,13 @@ def test_an_analogue_never_fails():
         (lambda c: c.printed(tol=1e-3), "needs a form, the truth and cases"),
         (lambda c: c.printed(square, square, [], tol=0), "printed needs cases, each of them once"),
         (lambda c: c.printed(square, lambda n: n**2, [2, 3, 2], tol=0), "each of them once"),
-        (lambda c: c.printed(square, square, SQUARES, tol=0), "the truth must not be computed by"),
-        (lambda c: c.measured([1.0] * 8, above=0.0, differs="x"), "and kind 'measured' need each"),
-        (lambda c: c.measured([1.0] * 7, above=0.0, differs="x"), "at least 8 finite numbers"),
+        (
+            lambda c: c.printed(square, square, SQUARES, tol=0),
+            "judges itself: it must not be the truth",
+        ),
+        (lambda c: c.measured(range(8), above=0.0, differs="x"), "and kind 'measured' need each"),
+        (lambda c: c.measured([1.0] * 8, above=0.0, differs="x"), "equal effects are of one seed"),
+        (lambda c: c.measured(range(7), above=0.0, differs="x"), "at least 8 finite numbers"),
         (lambda c: c.measured([1.0, math.nan] * 4, above=0.0, differs="x"), "at least 8 finite"),
         (lambda c: None, "the printed form was not checked"),
     ],
@@ -283,13 +291,60 @@ def test_a_function_of_the_same_name_is_not_the_numbered_one(monkeypatch):
         claims._calls(square, path)
 
 
-def test_the_truth_must_not_call_the_numbered_function():
-    path = "papers.depth_not_data.theorem_3_5"
-    referee = claims.Referee(claims.Claim("toy/lemma-1", "", "", form=path))
-    form = depth_not_data.theorem_3_5
-    for truth in (form, lambda s: form(s), lambda s: depth_not_data.theorem_3_5(s)):
-        with pytest.raises(ClaimError, match="the truth must not be computed by the form"):
-            referee.printed(lambda s: form(s), truth, [1], tol=0)
+class Disguised:
+    """What is called without being a function."""
+
+    def __call__(self, x):
+        return lemma_7(x)
+
+
+def through(function, *given):
+    return function(*given)
+
+
+TRUTHS = {  # of which none is another than `beyond_edge_of_stability.lemma_7`
+    "itself": lemma_7,
+    "a formula": lambda x: lemma_7(x),
+    "an attribute": lambda x: beyond_edge_of_stability.lemma_7(x),
+    "a default": lambda x, form=lemma_7: form(x),
+    "a partial": partial(lemma_7),
+    "an argument of a partial": partial(through, lemma_7),
+    "a function of the page": lambda x: through(lemma_7, x),
+    "a container": lambda x, kept=(lemma_7,): kept[0](x),
+    "an object": Disguised(),
+    "a bound method": Disguised().__call__,
+    "a late import": lambda x: importlib.import_module(lemma_7.__module__).lemma_7(x),
+    "a built-in": lambda x: next(map(lemma_7, [x])),
+    "evaluated text": lambda x: eval("lemma_7(x)", {"lemma_7": lemma_7, "x": x}),
+}
+
+
+@pytest.mark.parametrize("form", [lemma_7, lambda x: lemma_7(x)])
+@pytest.mark.parametrize("name", TRUTHS)
+def test_the_truth_must_not_run_the_form(name, form):
+    path = "papers.beyond_edge_of_stability.lemma_7"
+    referee, before = claims.Referee(claims.Claim("toy/x", "", "", form=path)), sys.getprofile()
+    with pytest.raises(ClaimError, match="judges itself: it must not be the truth"):
+        referee.printed(form, TRUTHS[name], [np.ones(2)], tol=0)
+    assert sys.getprofile() == before
+
+
+def test_an_oracle_may_be_asked_what_is_near_the_form():
+    chain = LinearChain([[[3.0]], [[5.0]]], [[2.0]], [[7.0]])
+
+    def near(chain):
+        return np.clip(autograd.hessian(chain), *(LinearChain.hessian(chain) + e for e in (-1, 1)))
+
+    with claim(LEMMA, show=False) as c:
+        c.printed(LinearChain.hessian, near, [chain], tol=1e-12)
+    assert c.verdict == "holds"
+
+
+def test_the_truth_must_not_run_a_form_of_the_page():
+    with claim(LEMMA, show=False) as c:
+        with pytest.raises(ClaimError, match="judges itself: it must not be the truth"):
+            c.printed(square, lambda n: square(n), SQUARES, tol=0)
+        c.printed(square, lambda n: n**2, SQUARES, tol=0)
 
 
 @pytest.mark.parametrize("gaps", [[math.nan], [0.0, math.nan], [math.nan, 0.0]])
@@ -306,8 +361,7 @@ def test_equal_cases_are_found_whatever_they_are_made_of():
     assert claims._key(a) == claims._key(same) != claims._key(b)
     assert claims._key((1, [np.ones(2)])) == claims._key((1, [np.ones(2)]))
     assert claims._key(np.ones((1, 2))) != claims._key(np.ones((2, 1)))
-    one, other = {}, {}
-    assert claims._key(one) != claims._key(other)
+    assert claims._key({"a": 1.0}) == claims._key({"a": 1}) != claims._key({"a": 2})
 
 
 def test_an_error_inside_the_block_is_not_swallowed():

@@ -29,6 +29,7 @@ def test_a_descent_is_step_after_step(start):
         state = state.step(0.05)
     assert path.times == tuple(range(8))
     assert np.all(np.diff(path.losses) < 0)
+    assert path.last is path.states[7]
 
 
 def test_the_two_kinds_of_chain_descend_alike():

@@ -218,6 +218,10 @@ def test_rotating_cycles_are_born_at_the_flattest_symmetric_minimum(depth: int) 
     [
         (lambda: mode.two_cycle(2, 10.0, 0.05), "eta must exceed the edge 0.1"),
         (lambda: mode.rotating_cycle(3, 10.0, 9.0, 0.033), "eta must exceed 0.0331"),
+        (
+            lambda: mode.rotating_cycle(3, 10.0, 9.0, mode.rotating_edge(3, 10.0, 9.0)),
+            "eta must exceed 0.0331",
+        ),
         (lambda: mode.rotating_cycle(2, 3.0, 1.0, 1.1), "exceed 0.5 and be below 1, got 1.1"),
     ],
 )

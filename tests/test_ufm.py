@@ -291,6 +291,18 @@ def test_the_parts_of_a_layer_add_up_in_any_coordinates() -> None:
         assert np.abs(left[:9] - layer.eigenvalues("cross")[:9]).max() < 1e-12
 
 
+def test_the_parts_of_a_layer_with_more_coordinates_than_rows() -> None:
+    """Two classes in five dimensions: without its part within, four rows of ten coordinates."""
+    rng = np.random.default_rng(0)
+    point = Point([rng.standard_normal(shape) for shape in ((5, 6), (4, 5), (2, 4))])
+    layer = Layer(None, point, 1)
+    for part in ("classes", "cross", "within"):
+        left = np.linalg.eigvalsh(sum(equation_5(layer)) - getattr(equation_5(layer), part))[::-1]
+        found = layer.eigenvalues(part)
+        assert np.abs(left[: len(found)] - found).max() < 1e-12
+        assert np.abs(left[len(found) :]).max(initial=0.0) < 1e-12
+
+
 @pytest.mark.parametrize(
     ("weights", "message"),
     [

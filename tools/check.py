@@ -122,8 +122,9 @@ def again(*names: str) -> bool:
 
 
 def mutations() -> bool:
-    """Verdicts that move when their function is broken, on a page of ours and one of a paper."""
-    return run(sys.executable, "tools/mutate_claims.py", *MUTATED)
+    """What moves when the package is broken: verdicts of two pages, and tests of closed forms."""
+    claims = run(sys.executable, "tools/mutate_claims.py", *MUTATED)
+    return claims and run(sys.executable, "tools/mutate.py", "--sample")
 
 
 def references(names: Sequence[str] = ()) -> list[Path]:

@@ -169,7 +169,8 @@ def disagreement(reference: str, computed: str, rtol: float, atol: float) -> str
             continue
         if _is_integer(old) and _is_integer(new):
             return f"{old} became {new}"
-        if not math.isclose(float(old), float(new), rel_tol=rtol, abs_tol=atol):
+        close = math.isclose(float(old), float(new), rel_tol=rtol, abs_tol=atol)
+        if not close or math.isinf(float(old)):  # beyond 1e308 all numbers would be equal
             return f"{old} became {new} (relative tolerance {rtol:g})"
     return None
 

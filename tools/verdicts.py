@@ -56,8 +56,11 @@ def lines(book: Path = reference.ROOT / "book") -> dict[str, str]:
         for cell in json.loads(path.read_text(encoding="utf-8"))["cells"]:
             for output in cell.get("outputs", []):
                 text = "".join(output.get("data", {}).get("text/plain", ""))
-                if (id := text.partition(": ")[0]) in subjects:
-                    found[id] = line(text, subjects[id])
+                if (id := text.partition(": ")[0]) not in subjects:
+                    continue
+                if id in found:  # one of them would hide the other
+                    raise ValueError(f"{path.stem} prints a second record of {id}")
+                found[id] = line(text, subjects[id])
     return dict(sorted(found.items()))
 
 

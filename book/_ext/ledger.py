@@ -18,7 +18,7 @@ import re
 import subprocess
 from collections import Counter
 from collections.abc import Mapping
-from html import escape
+from html import escape, unescape
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -320,7 +320,7 @@ def fill_slots(app: Sphinx, doctree: nodes.document, docname: str) -> None:
         waiting.replace_self(nodes.raw("", html, format="html"))
     remove_empty_lists(doctree)
     for box_ in list(doctree.findall(nodes.raw)):
-        if "data-record" in box_.astext() or "eh-verdict" in box_.astext():
+        if re.search("data-record|eh-verdict", unescape(box_.astext())):
             complete_box(book, box_, docname)
 
 

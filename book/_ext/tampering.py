@@ -11,8 +11,10 @@ from collections.abc import Iterable, Iterator
 
 TEXT = re.compile(r"data-record|data-seal|eh-verdict|EXACTHESSIAN_")
 NAMES = {"setattr", "delattr", "globals", "vars", "exec", "eval", "compile", "__import__"}
-NAMES |= {"Referee", "Record", "Check", "Interval", "reload", "monkeypatch"}
-ATTRIBUTES = {"__setattr__", "__dict__", "__code__", "__class__", "__globals__", "modules"}
+NAMES |= {"Referee", "Record", "Check", "Interval", "reload", "monkeypatch", "mock", "patch"}
+NAMES |= {"getattr", "get_ipython", "import_module", "modules", "environ", "getenv", "settrace"}
+NAMES |= {"ctypes", "gc", "subprocess", "open", "write_text", "write_bytes", "setprofile"}
+NAMEDTUPLE = {"_asdict", "_fields", "_replace"}
 CHECKS = {"printed", "corrected", "misprint", "exception"}
 
 
@@ -35,6 +37,9 @@ def problems(sources: Iterable[str]) -> list[tuple[int, str]]:
             found.append((number, _touches(touched[0])))
     imported = {name for _, tree in trees for name in _imported(tree)}
     assigned = dict(pair for _, tree in trees for pair in _assigned(tree))
+    for name, value in assigned.items():  # another name for what was imported
+        if isinstance(value, ast.Name | ast.Attribute) and _root(value) in imported:
+            imported.add(name)
     for name in (name for _, tree in trees for name in _accumulated(tree)):
         assigned.pop(name, None)
     for number, tree in trees:
@@ -58,25 +63,27 @@ def _imported(tree: ast.AST) -> Iterator[str]:
 
 def _tampers(node: ast.AST, imported: set[str]) -> str:
     """The name of something of others that a piece of code changes or reaches into, or nothing."""
-    if isinstance(node, ast.Name) and node.id in NAMES:
+    if isinstance(node, ast.Name) and (node.id in NAMES or node.id.startswith("__")):
         return node.id
-    if isinstance(node, ast.ImportFrom):
-        names = {alias.name for alias in node.names}
-        star = "exacthessian" in (node.module or "") and "*" in names
-        return "import *" if star else next(iter(sorted(names & NAMES)), "")
-    if isinstance(node, ast.Attribute):
-        private = node.attr.startswith("_") and not node.attr.endswith("__")
-        if node.attr in ATTRIBUTES | NAMES:
-            return ast.unparse(node)
-        if private and ast.unparse(node.value).split(".")[-1] == "claims":
-            return ast.unparse(node)
+    if isinstance(node, ast.Import | ast.ImportFrom):
+        names = {alias.name.split(".")[-1] for alias in node.names}
+        star = "exacthessian" in (getattr(node, "module", "") or "") and "*" in names
+        private = {name for name in names if name.startswith("_")}
+        return "import *" if star else next(iter(sorted(names & NAMES | private)), "")
+    if isinstance(node, ast.Attribute) and (
+        node.attr in NAMES or (node.attr.startswith("_") and node.attr not in NAMEDTUPLE)
+    ):
+        return ast.unparse(node)
     if isinstance(node, ast.Attribute | ast.Subscript) and not isinstance(node.ctx, ast.Load):
-        root: ast.AST = node
-        while isinstance(root, ast.Attribute | ast.Subscript | ast.Call):
-            root = root.func if isinstance(root, ast.Call) else root.value
-        if isinstance(root, ast.Name) and root.id in imported:
-            return ast.unparse(node)
+        return ast.unparse(node) if _root(node) in imported else ""
     return ""
+
+
+def _root(node: ast.AST) -> str:
+    """The name that a chain of attributes, entries and calls begins with, or nothing."""
+    while isinstance(node, ast.Attribute | ast.Subscript | ast.Call):
+        node = node.func if isinstance(node, ast.Call) else node.value
+    return node.id if isinstance(node, ast.Name) else ""
 
 
 def _assigned(tree: ast.AST) -> Iterator[tuple[str, ast.AST]]:

@@ -10,6 +10,8 @@ from typing import Any
 from exacthessian import claims
 
 FOUND = re.compile(r'data-record="([^"]*)"(?: data-seal="([^"]*)")?')
+HEAD = re.compile(rf'<div class="eh-verdict"(?: id="[^"]*")? {FOUND.pattern}')
+IMITATION = re.compile(r"data-record|data-seal|eh-badge|eh-verdict(?! eh-changed)", re.IGNORECASE)
 
 
 def records_in(html: str) -> list[dict[str, Any]]:
@@ -20,14 +22,13 @@ def records_in(html: str) -> list[dict[str, Any]]:
     exacthessian.claims.ClaimError: a record that no claim of the package has made: {"claim": {}}
     """
     records = []
-    found = FOUND.findall(html)
-    if not found and re.search(r"data-record|eh-verdict(?! eh-changed)", html):
-        raise claims.ClaimError("a box that looks like a verdict, but that no claim has made")
-    for data, mark in found:
+    for data, mark in FOUND.findall(html):
         text = unescape(data)
         if not hmac.compare_digest(mark, claims._seal(text)):
             raise claims.ClaimError(f"a record that no claim of the package has made: {text[:200]}")
         records.append(json.loads(text))
+    if IMITATION.search(unescape(HEAD.sub("", html))):
+        raise claims.ClaimError("a box that looks like a verdict, but that no claim has made")
     return records
 
 

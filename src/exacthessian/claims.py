@@ -34,7 +34,7 @@ from functools import cache
 from html import escape
 from importlib.resources import files
 from pathlib import Path
-from types import CodeType, FunctionType
+from types import CodeType, FrameType, FunctionType
 from typing import Any, Self
 
 import numpy as np
@@ -303,19 +303,20 @@ def gap(found: Any, true: Any) -> float:
         if not isinstance(found, tuple) or len(found) != len(true):
             return math.inf
         return max((gap(a, b) for a, b in zip(found, true, strict=True)), default=0.0)
-    if hasattr(true, "distance"):
-        same = isinstance(found, type(true)) and found.size == true.size
-        return found.distance(true) if same else math.inf
+    kind: Any = getattr(sys.modules.get("exacthessian.spectrum"), "Spectrum", ())
+    if isinstance(true, kind):
+        same = isinstance(found, kind) and found.size == true.size
+        return kind.distance(found, true) if same else math.inf
     a, b = np.asarray(found), np.asarray(true)
     if a.shape != b.shape or a.dtype.kind not in "biufc" or b.dtype.kind not in "biufc":
         return math.inf
     if not a.size:
         return 0.0
     if a.dtype.kind in "biu" and b.dtype.kind in "biu":
-        return float(np.abs(a.astype(np.int64) - b.astype(np.int64)).max())
-    difference, scale = float(np.abs(a - b).max()), float(np.abs(b).max())
-    if not (math.isfinite(difference) and math.isfinite(scale)):
+        return float(max(abs(int(x) - int(y)) for x, y in zip(a.flat, b.flat, strict=True)))
+    if not (np.isfinite(a).all() and np.isfinite(b).all()):
         return math.inf
+    difference, scale = float(np.abs(a - b).max()), float(np.abs(b).max())
     return difference / scale if scale else difference
 
 
@@ -574,6 +575,8 @@ class Referee:
                 f"{self.subject.id}: effects must be at least {LEAST_SEEDS} finite numbers, one "
                 f"per seed, got {values.shape}"
             )
+        if np.ptp(values) == 0:
+            raise ClaimError(f"{self.subject.id}: equal effects are of one seed, not of several")
         from scipy.special import stdtrit  # Student's t without importing all of scipy.stats
 
         mean, count = float(values.mean()), len(values)
@@ -607,6 +610,7 @@ class Referee:
             self.comparisons.append(comparison)
             check = _compared(comparison, self.subject.form, unit)
         _require_support(check, self.subject)
+        _require_as_written(id)
         self._facts[kind] = check
 
     @property
@@ -697,15 +701,20 @@ def _require_contrast(comparison: _Comparison, subject: Claim) -> None:
     form, truth, cases = comparison.form, comparison.truth, comparison.cases
     if not cases or len({_key(case) for case in cases}) < len(cases):
         raise ClaimError(f"{subject.id}: {comparison.kind} needs cases, each of them once")
-    path = subject.form if subject.form and "." not in _function(subject.form).__qualname__ else ""
-    if truth is form or (path and _calls(truth, path, depth=0)):
-        raise ClaimError(f"{subject.id}: the truth must not be computed by the form it judges")
+    if truth is form:
+        raise ClaimError(f"{subject.id}: the form judges itself: it must not be the truth")
 
 
 def _key(case: Any) -> Any:
     """What two equal cases have in common."""
+    if isinstance(case, float | np.number | np.ndarray) and np.asarray(case).dtype.kind in "iuf":
+        mantissa, exponent = np.frexp(np.asarray(case, dtype=float))  # what differs by rounding
+        kept = np.ldexp(np.round(mantissa * 2.0**40), exponent - 40) + 0.0  # is one case, and −0
+        return (kept.shape, kept.tobytes()) if kept.ndim else float(kept)
     if isinstance(case, np.ndarray):
         return case.shape, case.tobytes()
+    if isinstance(case, dict):
+        return tuple((key, _key(value)) for key, value in case.items())
     if isinstance(case, tuple | list):
         return tuple(map(_key, case))
     if is_dataclass(case):
@@ -715,9 +724,19 @@ def _key(case: Any) -> Any:
 
 def _compared(comparison: _Comparison, form_path: str, unit: str) -> Check:
     """Call form and truth on every case and keep the worst."""
-    before, cases = _derivatives_taken(), comparison.cases
-    given = (case if isinstance(case, tuple) else (case,) for case in live.progress(cases, "cases"))
-    gaps = [gap(comparison.form(*case), comparison.truth(*case)) for case in given]
+    cases, gaps, derivatives, sizes = comparison.cases, [], 0, 0
+    for case in live.progress(cases, "cases"):
+        given = case if isinstance(case, tuple) else (case,)
+        found, before = comparison.form(*given), _derivatives_taken()
+        with _watched(comparison.form, form_path) as runs:
+            true = comparison.truth(*given)
+        derivatives += _derivatives_taken() - before
+        if runs and _derivatives_taken() == before:  # an oracle may be asked what is near the form
+            raise ClaimError(f"{_name(comparison.form)} judges itself: it must not be the truth")
+        sizes += _size(true)
+        gaps.append(gap(found, true))
+    if not sizes:
+        raise ClaimError(f"{_name(comparison.form)}: every case is empty, so nothing is compared")
     error = float(np.max(gaps))  # not a number, if one of them is not
     worst = next((c for c, here in zip(cases, gaps, strict=True) if here * (1 + TIE) >= error), "")
     uses_form = form_path and _calls(comparison.form, form_path)
@@ -731,8 +750,36 @@ def _compared(comparison: _Comparison, form_path: str, unit: str) -> Check:
         function=function,
         source=source_hash(form_path) if uses_form else "",
         truth=_name(comparison.truth),
-        oracle=_derivatives_taken() > before,
+        oracle=derivatives > 0,
     )
+
+
+def _size(result: Any) -> int:
+    """How many numbers a result has."""
+    return (
+        sum(map(_size, result))
+        if isinstance(result, tuple)
+        else getattr(result, "size", np.size(result))
+    )
+
+
+@contextmanager
+def _watched(form: Callable[..., Any], path: str) -> Iterator[list[str]]:
+    """Note each run of the form, or of the numbered function of this path."""
+    judged = [getattr(form, "func", form), *([_function(path)] if path else [])]  # partial has func
+    codes = {id(getattr(inspect.unwrap(one), "__code__", None)) for one in judged} - {id(None)}
+    runs: list[str] = []
+
+    def note(frame: FrameType, event: str, _: object) -> None:
+        if event == "call" and id(frame.f_code) in codes:
+            runs.append(frame.f_code.co_name)
+
+    before = sys.getprofile()
+    sys.setprofile(note)
+    try:
+        yield runs
+    finally:
+        sys.setprofile(before)
 
 
 def _derivatives_taken() -> int:
@@ -816,14 +863,19 @@ def _show(subject: Claim, kind: str, entry: Mapping[str, Any], text: str) -> Non
     The record travels inside the HTML, because a cache of executed notebooks keeps an output's
     data but not its metadata; a seal shows that this module wrote it.
     """
-    if replaced := [name for owner, name, was in _AS_WRITTEN if vars(owner).get(name) is not was]:
-        raise ClaimError(f"{subject.id}: {replaced[0]} of exacthessian.claims was replaced")
+    _require_as_written(subject.id)
     data = json.dumps({kind: entry}, sort_keys=True)
     box = (
         f'<div class="eh-verdict" id="{escape(subject.anchor)}" data-record="{escape(data)}" '
         f'data-seal="{_seal(data)}"><pre>{escape(text)}</pre></div>'
     )
     _display(text, box)
+
+
+def _require_as_written(id: str) -> None:
+    """Refuse to judge, or to show a verdict, with anything of this module replaced."""
+    if replaced := [name for owner, name, was in _AS_WRITTEN if vars(owner).get(name) is not was]:
+        raise ClaimError(f"{id}: {replaced[0]} of exacthessian.claims was replaced")
 
 
 def _seal(data: str) -> str:

@@ -153,6 +153,7 @@ def solvable_spectrum(chain: LinearChain) -> Spectrum:
     True
     """
     v, w, s, axes = _one_output(chain)
+    require(len(v) >= len(axes), "chain must have as many hidden units as inputs", chain)
     gram, h, w2 = axes.T @ (v.T @ v) @ axes, axes.T @ (v.T @ w), float(w @ w)
     coloured = np.abs(chain.sigma_xx - np.eye(len(axes))).max()
     if max([coloured, *s * np.abs(h[1:]), *s * np.abs(gram[0, 1:])]) > SLACK:

@@ -370,7 +370,8 @@ def equation_122(network: TwoLayer) -> Array:
     array([14.5, -4.5])
     """
     half, slope = network.trace / 2, network.c * network.s2
-    root = np.sqrt(half**2 + (slope - network.yx) * (3 * slope - network.yx))
+    radicand = half**2 + (slope - network.yx) * (3 * slope - network.yx)
+    root = np.sqrt(max(radicand, 0.0))  # below 0 it is rounding: both are equal
     return np.array([half + root, half - root])
 
 
