@@ -78,11 +78,17 @@ MENDED = (
 LIVE = re.compile(r'<figure class="eh-live[^"]*" id="([^"]+)"')
 SKIP = re.compile(r'(<a href="#main-content">[^<]*</a>)')
 LEAP = "Skip to the live figure"
+NAVIGATION = "Skip to the contents of the book"
+SIDEBAR = re.compile(
+    r'(<dialog id="pst-primary-sidebar-modal"></dialog>.*?)(<main id="main-content".*?</main>)',
+    re.S,
+)
 
 
 def mended(page: str) -> str:
-    """A built page without what the theme and the extensions write wrongly, and with a second way
-    past the navigation where it has a live figure.
+    """A built page without what the theme and the extensions write wrongly. What a page says comes
+    before the contents of the book, which stay on the left; the links at its top lead to its words,
+    to its live figure if it has one, and to those contents.
 
     >>> mended('<summary aria-label="Toggle hidden content"><p>Show code</p></summary>')
     '<summary><p>Show code</p></summary>'
@@ -95,8 +101,10 @@ def mended(page: str) -> str:
     """
     for wrong, right in MENDED:
         page = re.sub(wrong, right, page)
-    if (live := LIVE.search(page)) and LEAP not in page:
-        page = SKIP.sub(rf'\1<a href="#{live[1]}">{LEAP}</a>', page)
+    page = SIDEBAR.sub(r"\2\1", page)
+    if NAVIGATION not in page:
+        leap = f'<a href="#{live[1]}">{LEAP}</a>' if (live := LIVE.search(page)) else ""
+        page = SKIP.sub(rf'\1{leap}<a href="#pst-primary-sidebar">{NAVIGATION}</a>', page)
     return page
 
 
