@@ -67,6 +67,10 @@ MENDED = (
         r'<div class="proof eh-proof admonition\1">',
     ),
     (r' id="(?:proof|exercise|solution)-content"', ""),
+    (  # no line begins with the comma after a formula
+        r'(?<!eh-glued">)(<span class="math notranslate nohighlight">[^<]*</span>[,.;:!?)]+)',
+        r'<span class="eh-glued">\1</span>',
+    ),
     (
         r'(<div class="(?:proof \w+|exercise) admonition[^"]*" id="([^"]+)">\n'
         r'<p class="admonition-title">(?:(?!headerlink).)*?)(</p>)',
@@ -98,6 +102,11 @@ def mended(page: str) -> str:
     >>> box = '<div class="exercise admonition" id="e">\\n<p class="admonition-title">Exercise</p>'
     >>> mended(box).count("headerlink"), mended(mended(box)) == mended(box)
     (1, True)
+    >>> formula = '<span class="math notranslate nohighlight">x</span>, so'
+    >>> mended(formula) == mended(mended(formula))
+    True
+    >>> mended(formula).replace(formula[:-3], "x,")
+    '<span class="eh-glued">x,</span> so'
     """
     for wrong, right in MENDED:
         page = re.sub(wrong, right, page)
