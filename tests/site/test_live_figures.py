@@ -643,7 +643,7 @@ def test_a_finger_drags_a_live_figure_and_the_laboratory(browser, address):
     page.goto(f"{address}/book/depth_not_data.html")
     figure = page.locator("#live-gap")
     seen: list[str] = []
-    page.expose_function("depthIs", seen.append)
+    page.expose_function("depthIs", lambda value: seen.append(value))
     figure.evaluate("""(root) => root.querySelector('[name=depth]')
         .addEventListener('input', (event) => depthIs(event.target.value))""")
     knob = figure.get_by_role("slider", name="Depth")
