@@ -67,6 +67,10 @@ MENDED = (
         r'<div class="proof eh-proof admonition\1">',
     ),
     (r' id="(?:proof|exercise|solution)-content"', ""),
+    (  # no line begins with the comma after a formula
+        r'(?<!eh-glued">)(<span class="math notranslate nohighlight">[^<]*</span>[,.;:!?)]+)',
+        r'<span class="eh-glued">\1</span>',
+    ),
     (
         r'(<div class="(?:proof \w+|exercise) admonition[^"]*" id="([^"]+)">\n'
         r'<p class="admonition-title">(?:(?!headerlink).)*?)(</p>)',
@@ -78,11 +82,17 @@ MENDED = (
 LIVE = re.compile(r'<figure class="eh-live[^"]*" id="([^"]+)"')
 SKIP = re.compile(r'(<a href="#main-content">[^<]*</a>)')
 LEAP = "Skip to the live figure"
+NAVIGATION = "Skip to the contents of the book"
+SIDEBAR = re.compile(
+    r'(<dialog id="pst-primary-sidebar-modal"></dialog>.*?)(<main id="main-content".*?</main>)',
+    re.S,
+)
 
 
 def mended(page: str) -> str:
-    """A built page without what the theme and the extensions write wrongly, and with a second way
-    past the navigation where it has a live figure.
+    """A built page without what the theme and the extensions write wrongly. What a page says comes
+    before the contents of the book, which stay on the left; the links at its top lead to its words,
+    to its live figure if it has one, and to those contents.
 
     >>> mended('<summary aria-label="Toggle hidden content"><p>Show code</p></summary>')
     '<summary><p>Show code</p></summary>'
@@ -92,11 +102,18 @@ def mended(page: str) -> str:
     >>> box = '<div class="exercise admonition" id="e">\\n<p class="admonition-title">Exercise</p>'
     >>> mended(box).count("headerlink"), mended(mended(box)) == mended(box)
     (1, True)
+    >>> formula = '<span class="math notranslate nohighlight">x</span>, so'
+    >>> mended(formula) == mended(mended(formula))
+    True
+    >>> mended(formula).replace(formula[:-3], "x,")
+    '<span class="eh-glued">x,</span> so'
     """
     for wrong, right in MENDED:
         page = re.sub(wrong, right, page)
-    if (live := LIVE.search(page)) and LEAP not in page:
-        page = SKIP.sub(rf'\1<a href="#{live[1]}">{LEAP}</a>', page)
+    page = SIDEBAR.sub(r"\2\1", page)
+    if NAVIGATION not in page:
+        leap = f'<a href="#{live[1]}">{LEAP}</a>' if (live := LIVE.search(page)) else ""
+        page = SKIP.sub(rf'\1{leap}<a href="#pst-primary-sidebar">{NAVIGATION}</a>', page)
     return page
 
 

@@ -192,6 +192,8 @@ def figure_html(name: str, state: dict[str, float] | None = None, drawn: bool = 
         f"{play}</div>"
         f'<p class="eh-live-text" id="live-{name}-text" aria-live="polite">{escape(frame["text"])}'
         f"</p><figcaption><strong>{escape(message)}.</strong> {escape(rest)} "
+        f'<span class="eh-try" data-script hidden><strong>Try:</strong> {escape(figure.hint)}'
+        f"</span> "
         f'<a class="headerlink" href="#live-{name}" title="Link to this figure">#</a>'
         f"</figcaption></figure>"
     )

@@ -40,11 +40,12 @@ class Slider:
 
 @dataclass(frozen=True)
 class Figure:
-    """A live figure: its frames, its knobs, and what its caption says."""
+    """A live figure: its frames, its knobs, what its caption says, and what a reader may try."""
 
     frame: Callable[..., Frame]
     sliders: tuple[Slider, ...]
     caption: str
+    hint: str
     play: bool = False
 
 
@@ -97,7 +98,7 @@ def words(found: Sequence[tuple[float, int, int]]) -> str:
         mine = [(value, count) for value, count, own in found if own == kind]
         if mine:
             top, low = short(mine[0][0]), short(mine[-1][0])
-            where = f"at {top}" if len(mine) == 1 else f"from {low} to {top}"
+            where = f"at {top}" if low == top else f"from {low} to {top}"
             parts.append(f"{sum(count for _, count in mine)} {name} {where}")
     return "; ".join(parts)
 
@@ -192,7 +193,12 @@ def one_bulk(width: int, target: float) -> Frame:
             mark("bar", 0, [(1, top), (1, second)]),
         ],
         "text": f"Width {width}, target {short(target)}: two outliers at {short(top)} and "
-        f"{short(second)}, and a bulk of {copies} at {short(d)} and {copies} at {short(-d)}.",
+        f"{short(second)}, "
+        + (
+            f"and a bulk of {copies} at {short(d)} and {copies} at {short(-d)}."
+            if copies
+            else "and no bulk."
+        ),
     }
 
 
@@ -519,6 +525,7 @@ FIGURES = {
         ),
         "The gap is the depth. The large eigenvalues (purple) settle at as many times the bulk "
         "(orange) as the network has layers; all others go to zero (green).",
+        "Drag the depth from 2 to 8: purple follows the dashed line, orange stays at 1.",
         play=True,
     ),
     "two-cycle": Figure(
@@ -529,6 +536,7 @@ FIGURES = {
         ),
         "Beyond the edge descent does not diverge, it swings. Dots are gradient descent on one "
         "balanced mode, dashed lines the closed form of its two-cycle.",
+        "Drag the step past 1 × the edge: one value becomes two.",
     ),
     "rotating": Figure(
         rotating,
@@ -539,6 +547,7 @@ FIGURES = {
         "Two modes can swing their directions instead of their sizes. The images of the two "
         "inputs in the two states of the rotating cycle (purple, orange), and the target "
         "(dashed). The cycle repels: descent never settles on it.",
+        "Raise the step: the two states turn away from the target and from each other.",
     ),
     "one-bulk": Figure(
         one_bulk,
@@ -548,6 +557,7 @@ FIGURES = {
         ),
         "One residual, one bulk. All eigenvalues but two are plus or minus the covariance of "
         "input and residual, at any width.",
+        "Find the target at which the bulk is zero: there, the residual is zero too.",
     ),
     "collapse": Figure(
         collapse,
@@ -557,12 +567,16 @@ FIGURES = {
         ),
         "At collapse the whole spectrum is known. Nine dominant eigenvalues for three classes, "
         "one bulk for the samples within them, and the rest at 0, λ and 2λ.",
+        "Raise the regulariser: the outputs fall short of their targets, and the dominant "
+        "eigenvalues split.",
     ),
     "sink": Figure(
         sink,
         (Slider("strength", "Sink", 0, 8, 0.1, 0, "{} added to every first score"),),
         "A sink flattens the loss. The more attention goes to the first token, the closer the "
         "bulk (orange) and two of the outliers (purple) come to zero.",
+        "Drag the sink to the right until the first token has all the attention: one outlier "
+        "is left.",
     ),
     "chain": Figure(
         chain,
@@ -572,6 +586,7 @@ FIGURES = {
         ),
         "Four eigenvalues sit at the depth. Early on the spectrum has both signs; at the end four "
         "(purple) are at the depth, a bulk (orange) is at one, the rest (green) at zero.",
+        "Drag the training back to 0 and press Play; then try another depth.",
         play=True,
     ),
     "film": Figure(
@@ -582,6 +597,7 @@ FIGURES = {
         ),
         "Training sorts the spectrum. Every distinct eigenvalue at every step, coloured by block: "
         "purple inside the signal space, orange on its edge, green outside.",
+        "Drag the training back to 0 and press Play; then compare depth 2 with depth 5.",
         play=True,
     ),
     "stretch": Figure(
@@ -592,18 +608,23 @@ FIGURES = {
         ),
         "The same function has many spectra. White data, unit target; only the scales of the first "
         "and the last layer change. Balance, at the left end, has one bulk and a gap of exactly L.",
+        "Drag the stretch back to 1: the two bulks join, and purple falls to the depth.",
     ),
     "cobweb": Figure(
         cobweb,
         (Slider("ratio", "Step", 0.9, 1.5, 0.005, 1.1, "{} × the edge"),),
         "The step size alone decides where a mode ends. Purple: forty steps, as a cobweb between "
         "the graph of one step (orange) and the diagonal (dashed); dots: the last eight. Depth 3.",
+        "Below the edge the web ends in a point, beyond it in a square; at 1.26 × the edge in two, "
+        "and at 1.35 × the edge it does not end.",
     ),
     "breathing": Figure(
         breathing,
         (Slider("ratio", "Step", 0.9, 1.5, 0.005, 1.15, "{} × the edge"),),
         "The spectrum breathes with the orbit. Each column has all Hessian eigenvalues after one "
         "more step; purple ones lie above 2/η (dashed). High and low phases take turns.",
+        "Drag the step from 0.9 × the edge to 1.5: more and more eigenvalues cross the dashed "
+        "line in turn.",
     ),
     "phases": Figure(
         phases,
@@ -614,6 +635,7 @@ FIGURES = {
         "The second outlier is positive in the late phase only. Best slope 1, width 4: two "
         "outliers (purple), and a bulk (orange) of three eigenvalues on either side of zero. "
         "Lines: all values of a; dots: the weights that you chose.",
+        "Keep b and move a through ab = 1/3 and ab = 1: there the second outlier changes its sign.",
     ),
     "cells": Figure(
         cells,
@@ -624,6 +646,7 @@ FIGURES = {
         "The cell that owns neurons and data owns the spectrum. Each cell of a ReLU network has "
         "two outliers (purple) and a bulk (orange). Choose how many neurons and samples are in the "
         "plus cell.",
+        "Give all samples to the plus cell: the minus cell falls to zero.",
     ),
     "knobs": Figure(
         knobs,
@@ -635,6 +658,8 @@ FIGURES = {
         "Three knobs, one spectrum. The norms of query and key stretch the outliers (purple); the "
         "value stretches everything, the bulk (orange) included; a strong sink leaves one "
         "eigenvalue, the square of the first token, and nothing else.",
+        "Take the sink to 8, then move the other two: one eigenvalue is left, and they hardly move "
+        "it.",
     ),
     "fold": Figure(
         fold,
@@ -646,6 +671,7 @@ FIGURES = {
         "outliers (purple), within the classes (orange), balance at 2 and idle directions at 1 "
         "(green). Dashed: where C is one half, and the threshold (P17), beyond which the point is "
         "only a local minimum.",
+        "Drag λ to the right until the lower purple curve falls below the green line at 2.",
     ),
     "confidence": Figure(
         confidence,
@@ -653,9 +679,10 @@ FIGURES = {
             Slider("alpha", "Logit scale α", 0.1, 8, 0.05, 2),
             Slider("classes", "Classes K", 2, 6, 1, 4),
         ),
-        "Confidence makes the mini-bulk. Eigenvalues of one layer, divided by β: from one level "
-        "near α = 0 to the three levels 1, (K − 1)/K and 1/K of Theorem 9. Purple: top and class; "
-        "orange: mini-bulk; green: zero.",
+        "Confidence makes the mini-bulk. Eigenvalues of one layer, divided by the largest, β: from "
+        "one level near α = 0 to the three levels 1, (K − 1)/K and 1/K of Theorem 9. Purple: top "
+        "and class; orange: mini-bulk; green: zero.",
+        "Drag α from 0.1 to 8: one level becomes three.",
     ),
     "hero": Figure(
         hero,
@@ -663,8 +690,9 @@ FIGURES = {
             Slider("eta", "Step size η", 0.1, 0.85, 0.01, 0.55),
             Slider("step", "Training", 0, 120, 1, 120, "{} steps"),
         ),
-        "Every eigenvalue of a network's Hessian, while it trains. Raise the step size until the "
-        "largest meet the dashed edge: they begin to swing.",
+        "Every eigenvalue of a network's Hessian, while it trains. Dominant (purple), bulk "
+        "(orange), zero (green), and the edge 2/η (dashed).",
+        "Raise the step size until the largest meet the dashed edge: they begin to swing.",
         play=True,
     ),
 }

@@ -12,16 +12,39 @@ const START = { widths: "10,20,20,16", layers: "0.9,0.8,0.7,0.6", data: "1*10", 
 
 /** "0.5, 1*3, 0~1*5" as numbers: a value, a value three times, five values from 0 to 1. */
 export function numbers(text, name) {
-  const fail = (part) => { throw new Error(`${name}: “${part}” is not a number, n*count or a~b*count.`); };
+  const fail = (part) => { throw new Error(`${name}: “${part}” is not a number, n*count or a~b*count, with a count up to 5000.`); };
   const number = (part) => (part.trim() === "" || !Number.isFinite(Number(part)) ? fail(part) : Number(part));
   if (text.trim() === "") return [];
   return text.split(",").flatMap((part) => {
     const [what, times] = part.split("*"), [from, to] = what.split("~");
     const count = times === undefined ? 1 : number(times);
-    if (!(Number.isInteger(count) && count >= 0 && count <= 5000)) fail(part);
+    if (!(Number.isInteger(count) && count >= 0 && count <= 5000) || (to !== undefined && times === undefined)) fail(part);
     return Array.from({ length: count }, (_, k) =>
       to === undefined || count === 1 ? number(from) : number(from) + ((number(to) - number(from)) * k) / (count - 1));
   });
+}
+
+/** The one number that a field holds. */
+function single(text, name) {
+  const found = numbers(text, name);
+  if (found.length !== 1) throw new Error(`${name} must be one number, not “${text}”.`);
+  return found[0];
+}
+
+/** A state with other widths: lists that are too long for them end sooner, equal data stay equal. */
+function fitted(state) {
+  try {
+    const widths = numbers(state.widths, "Widths"), data = numbers(state.data, "Data spectrum"), lists = state.layers.split(";");
+    const cut = (text, size) => { const values = numbers(text, "List"); return values.length > size ? listed(values.slice(0, size)) : text; };
+    const equal = data.length && data.every((x) => x === data[0]);
+    return {
+      ...state, data: equal ? listed(new Array(widths[0]).fill(data[0])) : cut(state.data, widths[0]),
+      target: cut(state.target, Math.min(widths[0], widths[widths.length - 1])),
+      layers: lists.map((text, l) => cut(text, lists.length > 1 ? Math.min(widths[l], widths[l + 1]) : Math.min(...widths))).join(";"),
+    };
+  } catch {
+    return state; // which is refused, with a sentence
+  }
 }
 
 /** The chain and the step that a state describes; refused with a sentence. */
@@ -30,11 +53,13 @@ export function parsed(state) {
   if (L > 12) throw new Error(`At most 12 layers, please, not ${L}.`);
   let layers = state.layers.split(";").map((text, l) => numbers(text, `Layer ${l + 1}`));
   if (layers.length === 1) layers = new Array(Math.max(L, 0)).fill(layers[0]);
-  const [eta] = numbers(state.eta, "Step η"), [ridge] = numbers(state.ridge, "Ridge λ");
+  const eta = single(state.eta, "The step η"), ridge = single(state.ridge, "The ridge λ");
   if (!(eta > 0)) throw new Error(`The step η must be positive, not ${state.eta}.`);
   if (!(ridge >= 0)) throw new Error(`The ridge λ cannot be negative, got ${state.ridge}.`);
   const target = numbers(state.target, "Target"), data = numbers(state.data, "Data spectrum");
   const chain = S.checked({ widths, layers, data, target, ridge });
+  const blind = chain.target.findIndex((y, i) => y && !chain.data[i]);
+  if (blind >= 0) throw new Error(`Mode ${blind + 1} has a target but no data: without inputs, nothing can be learnt.`);
   chain.halfY2 = target.reduce((sum, y, i) => sum + (y ? (y * y) / (2 * (data[i] || 1)) : 0), 0);
   if (S.size(chain) > MOST) throw new Error(`${S.size(chain)} parameters are too many for a page; at most ${MOST}.`);
   return { chain, eta };
@@ -50,7 +75,7 @@ export function decoded(address) {
   const text = address.slice(4).replace(/_([0-9a-f]{2})/g, (_, code) => String.fromCharCode(parseInt(code, 16)));
   const state = { ...START };
   for (const [name, value] of text.split("&").map((pair) => pair.split("="))) {
-    if (!(name in START) || value === undefined) throw new Error(`The address holds “${name}”, which means nothing here.`);
+    if (!Object.hasOwn(START, name) || value === undefined) throw new Error(`The address holds “${name}”, which means nothing here.`);
     state[name] = name === "steps" ? Number(value) : value;
   }
   if (!(Number.isInteger(state.steps) && state.steps >= 0 && state.steps <= 2000))
@@ -105,7 +130,7 @@ const ticksBetween = (from, to) => {
 };
 const powers = (from, to) => {
   const low = Math.ceil(Math.log10(from) - 1e-9), high = Math.floor(Math.log10(to) + 1e-9), every = Math.ceil((high - low) / 6) || 1, found = [];
-  for (let k = low; k <= high; k += every) found.push([10 ** k, k >= 0 && k < 7 ? String(10 ** k) : `1e${k}`.replace("-", "−")]);
+  for (let k = low; k <= high; k += every) found.push([10 ** k, k > -4 && k < 7 ? String(Number((10 ** k).toPrecision(1))) : `1e${k}`.replace("-", "−")]);
   return found;
 };
 
@@ -242,7 +267,7 @@ export function laboratory(root, makeWorker) {
     kinds.forEach((k) => { part(`kind${k.kind}`).textContent = k.count ? `${k.count} ${where(k)}` : "none"; });
     const [, loss] = history[history.length - 1];
     const said = values.map((k) => `${k.count} ${S.KINDS[k.kind]} ${where(k)}`).join("; ");
-    part("words").textContent = `${P} eigenvalues${milliseconds ? `, computed in ${(milliseconds / 1000).toFixed(1)} s` : ""}: ${said}. Step ${history.length - 1}, loss ${nice(loss)}. The edge 2/η is ${nice(edge)}; the largest eigenvalue is ${top > edge ? "above" : "below"} it.`;
+    part("words").textContent = `${P} eigenvalue${P > 1 ? "s" : ""}${milliseconds ? `, computed in ${(milliseconds / 1000).toFixed(1)} s` : ""}: ${said}. Step ${history.length - 1}, loss ${nice(loss)}. The edge 2/η is ${nice(edge)}; the largest eigenvalue is ${top > edge ? "above" : "below"} it.`;
     if (!running) fill();
     if (sound) sing(bars);
   }
@@ -371,8 +396,9 @@ export function laboratory(root, makeWorker) {
   });
   for (const name of FIELDS)
     field(name).addEventListener("change", () => {
-      const change = { [name]: field(name).value };
-      take(name === "eta" ? rebased(change) : { ...state, ...change, steps: 0 }, name === "eta");
+      const change = { [name]: field(name).value }, changed = { ...state, ...change, steps: 0 };
+      if (name === "eta") take(rebased(change), true);
+      else take(name === "widths" ? fitted(changed) : changed);
     });
   field("knob").addEventListener("input", () => {
     const value = String(Number((10 ** Number(field("knob").value)).toPrecision(3)));

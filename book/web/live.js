@@ -71,8 +71,8 @@ export function words(clusters) {
     const mine = clusters.filter((c) => c.kind === kind);
     const total = mine.reduce((sum, c) => sum + c.count, 0);
     if (!total) return null;
-    const [top, low] = [mine[0].value, mine[mine.length - 1].value];
-    const where = mine.length === 1 ? `at ${short(top)}` : `from ${short(low)} to ${short(top)}`;
+    const [top, low] = [mine[0], mine[mine.length - 1]].map((c) => short(c.value));
+    const where = top === low ? `at ${top}` : `from ${low} to ${top}`;
     return `${total} ${NAMES[kind]} ${where}`;
   }).filter(Boolean).join("; ");
 }
@@ -173,7 +173,7 @@ export const FIGURES = {
         { as: "bar", kind: 1, points: copies ? [[copies, d], [copies, -d]] : [] },
         { as: "bar", kind: 0, points: [[1, top], [1, second]] },
       ],
-      text: `Width ${width}, target ${short(target)}: two outliers at ${short(top)} and ${short(second)}, and a bulk of ${copies} at ${short(d)} and ${copies} at ${short(-d)}.`,
+      text: `Width ${width}, target ${short(target)}: two outliers at ${short(top)} and ${short(second)}, ${copies ? `and a bulk of ${copies} at ${short(d)} and ${copies} at ${short(-d)}` : "and no bulk"}.`,
     };
   },
 

@@ -23,7 +23,7 @@ from cycler import cycler
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patheffects import withStroke
-from matplotlib.ticker import ScalarFormatter
+from matplotlib.ticker import MaxNLocator, ScalarFormatter
 from numpy.typing import ArrayLike, NDArray
 
 from exacthessian.live import notebook, progress
@@ -77,7 +77,7 @@ class Plot:
 
     The n-th line and the n-th dots have the n-th colour of the house, or that in `colours`. `log`
     names the logarithmic axes ("x", "y"; "t" for a long time), `limits` bounds the
-    vertical axis and `span` the other.
+    vertical axis and `span` the other. The names of `direct` lines stand at their ends.
     """
 
     title: str = ""
@@ -93,11 +93,12 @@ class Plot:
     size: float = 3.0
     width: float = 1.8
     colours: Mapping[str, str] = field(default_factory=dict)
+    direct: bool = False
 
     @property
     def names(self) -> list[str]:
         """What its legend says."""
-        named = dict.fromkeys(chain(self.lines, self.dots))
+        named = dict.fromkeys(chain(() if self.direct else self.lines, self.dots))
         return [name for name in named if name.strip() and not name.startswith("_")]
 
 
@@ -171,7 +172,7 @@ def _draw(axes: Axes, panel: Plot) -> None:
     sides = zip(panel.levels.items(), STYLES, ("right", "left", "center"), strict=False)
     for (name, at), style, side in sides:
         axes.axhline(at, color="black", linestyle=style, label=f"_level: {name}", **THIN)
-        x = {"right": 1, "left": 0}.get(side, 0.5)
+        x = {"right": 1, "left": 0.01}.get(side, 0.5)
         axes.text(x, at, name, QUIET, ha=side, va="bottom", transform=axes.get_yaxis_transform())
     for (name, at), style in zip(panel.marks.items(), STYLES[::-1], strict=False):
         axes.axvline(at, color=GREY, linestyle=style, label=f"_mark: {name}", **THIN)
@@ -182,6 +183,37 @@ def _draw(axes: Axes, panel: Plot) -> None:
         axes.set_xscale("symlog", linthresh=LINEAR_STEPS)
         axes.xaxis.set_major_formatter(ScalarFormatter())
     axes.set(xlim=panel.span, ylim=panel.limits)
+    _count(axes, panel)
+    if panel.direct:
+        _name_ends(axes, list(panel.lines))
+
+
+def _count(axes: Axes, panel: Plot) -> None:
+    """Ticks at whole numbers where nothing else is on the axis."""
+    shown = [np.ravel(np.asarray(x, dtype=float)) for x, _ in (panel.dots or panel.lines).values()]
+    places = np.unique(np.concatenate([*shown, []]))
+    places = places[np.isfinite(places)]
+    if "t" in panel.log or not len(places) or np.any(places % 1):
+        return
+    if "x" not in panel.log:
+        axes.xaxis.set_major_locator(MaxNLocator("auto", steps=[1, 2, 2.5, 5, 10], integer=True))
+    elif len(places) <= 8 and places[-1] < 20 * places[0]:
+        axes.set_xticks(places, labels=[f"{place:g}" for place in places])
+        axes.set_xticks([], minor=True)
+
+
+def _name_ends(axes: Axes, names: Sequence[str]) -> None:
+    """Each line's name at its right end, in its colour; names that would meet stand apart."""
+    onto = axes.transData + axes.transAxes.inverted()
+    ends = [np.column_stack(line.get_data())[-1] for line in axes.lines[: len(names)]]
+    heights = [float(onto.transform(end)[1]) for end in ends]
+    order, places = np.argsort(heights), np.sort(heights)
+    for n in range(1, len(places)):
+        places[n] = max(places[n], places[n - 1] + 0.08)
+    places -= np.mean(places) - np.mean(heights)
+    for number, place in zip(order, places, strict=True):
+        look = {**QUIET, "color": axes.lines[number].get_color(), "va": "center"}
+        axes.text(1.02, place, names[number], transform=axes.transAxes, **look)
 
 
 def _name(axes: Axes, panel: Plot, columns: int, shared: bool) -> None:

@@ -345,6 +345,10 @@ def lab(visit, state="", **options):
     return visit(f"book/lab.html{state and '#'}{state}", **options)
 
 
+SPECTRUM = """() => { const {values, counts} = window.laboratory.spectrum;
+                      return [[...values], [...counts]]; }"""
+
+
 def reproduced(seen) -> tuple[np.ndarray, float]:
     """The spectrum and the loss that "Copy as Python" computes."""
     seen.page.get_by_role("button", name="Copy as Python").click()
@@ -363,10 +367,7 @@ def test_a_preset_is_what_its_python_says(visit, name):
     for _ in range(2):
         seen.page.get_by_role("button", name="One step").click()
     values, loss = reproduced(seen)
-    found = seen.page.evaluate(
-        """() => { const {values, counts} = window.laboratory.spectrum;
-                   return [[...values], [...counts]]; }"""
-    )
+    found = seen.page.evaluate(SPECTRUM)
     assert_close(np.sort(np.repeat(found[0], np.array(found[1], dtype=int)))[::-1], values)
     said = seen.page.locator("[data-part=words]").inner_text()
     assert said.startswith(f"{len(values)} eigenvalues: ")
@@ -393,6 +394,11 @@ def test_a_million_eigenvalues_come_from_a_worker(visit):
         ("eta", "-1", "must be positive"),
         ("depth", "40", "from 1 to 12"),
         ("widths", "4000,4000", "too many"),
+        ("eta", "", "must be one number"),
+        ("eta", "0.1,0.2", "must be one number"),
+        ("ridge", "", "must be one number"),
+        ("layers", "1~2", "count"),
+        ("data", "0", "Mode 1 has a target but no data"),
     ],
 )
 def test_the_laboratory_keeps_its_last_good_state(visit, field, text, words):
@@ -405,11 +411,67 @@ def test_the_laboratory_keeps_its_last_good_state(visit, field, text, words):
     assert seen.page.locator("[data-part=words]").inner_text() == before
 
 
-@pytest.mark.parametrize("state", ["lab-steps_3d-5", "lab-nonsense", "lab-widths_3d0"])
+@pytest.mark.parametrize(
+    "state", ["lab-steps_3d-5", "lab-nonsense", "lab-widths_3d0", "lab-toString_3d1"]
+)
 def test_a_broken_address_gets_a_sentence(visit, state):
     seen = lab(visit, state)
     assert "The last good state stays." in seen.page.locator("[data-part=error]").inner_text()
     assert seen.page.locator("[data-part=words]").inner_text().startswith("920 eigenvalues")
+
+
+# Not the presets: width 1, depth 1, equal values, zeros, lists by layer, ranges, a ridge.
+AWKWARD = [
+    {"widths": "1,1", "layers": "0.5", "data": "1", "target": "1"},
+    {"widths": "1*6", "layers": "0.7", "data": "2", "target": "1.5", "eta": "0.05", "steps": "20"},
+    {"widths": "3,5", "layers": "0.5,0.2", "data": "1*3", "target": "1,2,3", "steps": "7"},
+    {"widths": "6,6,6", "layers": "1*6", "data": "1*6", "target": "1*6", "steps": "5"},
+    {"widths": "6,6,6", "layers": "0*6", "data": "1*6", "target": "1*6", "steps": "5"},
+    {"widths": "6,4,6", "layers": "0", "data": "0", "target": "0"},
+    {"widths": "4,4,4", "layers": "1,-2;0.3,0.2", "data": "1*4", "target": "-1,1", "steps": "3"},
+    {"widths": "20,1,20", "layers": "1.5", "data": "1*20", "target": "2", "steps": "3"},
+    {"widths": "2*13", "layers": "1,0.9", "data": "1*2", "target": "1*2", "eta": "0.01"},
+    {
+        **{"widths": "7,3,5,2", "layers": "0.9,0.1", "data": "0.5~2*7", "target": "1,0.5"},
+        **{"ridge": "0.1", "steps": "50"},
+    },
+]
+
+
+@pytest.mark.parametrize("state", AWKWARD, ids=str)
+def test_an_awkward_state_is_what_its_python_says(visit, state):
+    seen = lab(visit, live_figure.address(state))
+    values, _ = reproduced(seen)
+    found = seen.page.evaluate(SPECTRUM)
+    assert_close(np.sort(np.repeat(found[0], np.array(found[1], dtype=int)))[::-1], values)
+    said = seen.page.locator("[data-part=words]").inner_text()
+    assert said.startswith(f"{len(values)} eigenvalue{'s' * (len(values) > 1)}: ")
+    assert "NaN" not in seen.page.locator(".eh-lab").inner_html()
+    assert seen.errors == []
+
+
+def test_lists_follow_other_widths(visit):
+    seen = lab(visit)
+    box = seen.page.locator("[name=widths]")
+    for widths, size in (("3,4,2", 20), ("12,3,12", 72)):
+        box.fill(widths)
+        box.press("Enter")
+        assert seen.page.locator("[data-part=error]").inner_text() == ""
+        words = seen.page.locator("[data-part=words]").inner_text()
+        assert words.startswith(f"{size} eigenvalues")
+    assert seen.page.locator("[name=data]").input_value() == "1*12"
+    assert seen.errors == []
+
+
+def test_a_new_step_in_the_middle_of_a_run_is_in_its_python(visit):
+    seen = lab(visit)
+    seen.page.get_by_role("button", name="One step").click()
+    seen.page.locator("[name=eta]").fill("0.3")
+    seen.page.locator("[name=eta]").press("Enter")
+    seen.page.get_by_role("button", name="One step").click()
+    values, _ = reproduced(seen)
+    found = seen.page.evaluate(SPECTRUM)
+    assert_close(np.sort(np.repeat(found[0], np.array(found[1], dtype=int)))[::-1], values)
 
 
 def test_a_step_that_overflows_stops(visit):
@@ -468,6 +530,8 @@ def test_every_knob_of_a_live_figure_moves_it(visit, name, look):
     """By keyboard, on the page that has it: the picture and the words, in a frame that stays."""
     seen = visit(f"{PLACES[name]}#live-{name}", look=look)
     figure = seen.page.locator(f"#live-{name}")
+    hint = live_frames.FIGURES[name].hint
+    assert figure.locator(".eh-try").inner_text() == f"Try: {hint}"
     axes = "root => [...root.querySelectorAll('svg .eh-grid')].map((line) => line.outerHTML)"
     before, said = figure.evaluate(axes), figure.locator(".eh-live-text")
     for knob in figure.get_by_role("slider").all():
@@ -556,6 +620,48 @@ def test_a_reader_who_wants_no_motion_gets_none(browser, address):
     page.get_by_role("button", name="Play").click()
     assert "Step 20, " in page.locator("[data-part=words]").inner_text()
     assert page.get_by_role("button", name="Play").count() == 1  # nothing runs
+    context.close()
+
+
+def swipe(page, knob, start: float, end: float) -> None:
+    """Drag a finger along a slider, from one part of its length to another."""
+    knob.scroll_into_view_if_needed()
+    box, hand = knob.bounding_box(), page.context.new_cdp_session(page)
+    assert box["height"] >= 44
+    y = box["y"] + box["height"] / 2
+    places = [{"x": box["x"] + box["width"] * at, "y": y} for at in np.linspace(start, end, 9)]
+    touches = [("touchStart", places[0]), *(("touchMove", place) for place in places[1:])]
+    for kind, place in touches:
+        hand.send("Input.dispatchTouchEvent", {"type": kind, "touchPoints": [place]})
+    hand.send("Input.dispatchTouchEvent", {"type": "touchEnd", "touchPoints": []})
+
+
+def test_a_finger_drags_a_live_figure_and_the_laboratory(browser, address):
+    """Real touches: the picture follows the finger, and the page stays where it is."""
+    context = browser.new_context(has_touch=True, viewport=LOOKS["phone"]["viewport"])
+    page = context.new_page()
+    page.goto(f"{address}/book/depth_not_data.html")
+    figure = page.locator("#live-gap")
+    seen: list[str] = []
+    page.expose_function("depthIs", lambda value: seen.append(value))
+    figure.evaluate("""(root) => root.querySelector('[name=depth]')
+        .addEventListener('input', (event) => depthIs(event.target.value))""")
+    knob = figure.get_by_role("slider", name="Depth")
+    knob.scroll_into_view_if_needed()
+    place = page.evaluate("scrollY")
+    swipe(page, knob, 0.17, 0.97)
+    assert knob.input_value() == "8"
+    assert "Depth 8" in figure.locator(".eh-live-text").inner_text()
+    assert len(set(seen)) >= 4  # while it moves, not only where it ends
+    assert page.evaluate("scrollY") == place
+    page.goto(f"{address}/book/lab.html")
+    words = page.locator("[data-part=words]")
+    before = words.inner_text()
+    knob = page.get_by_role("slider", name="mode 1")
+    swipe(page, knob, 0.36, 0.8)
+    assert 1.8 < float(knob.input_value()) < 2.2
+    assert words.inner_text() != before
+    assert knob.input_value() in page.locator("[name=layers]").input_value()
     context.close()
 
 

@@ -4,9 +4,10 @@ The rules of access are tried on a sample of pages by `make test`, on all of the
 """
 
 import os
+import re
 
 import pytest
-from site_pages import AXE, BROKEN, EVERY_PAGE, LOOKS, RULES
+from site_pages import AXE, BROKEN, EVERY_PAGE, LOOKS, ROOT, RULES
 
 from exacthessian import claims
 
@@ -79,6 +80,36 @@ def test_the_live_figure_is_three_stops_away(visit, name):
     for key in ("Tab", "Tab", "Enter", "Tab"):
         seen.page.keyboard.press(key)
     assert seen.page.evaluate("document.activeElement.closest('.eh-live') !== null")
+
+
+IN_A_FIGURE = "document.activeElement.closest('.eh-live, .eh-lab') !== null"
+WITH_LIVE_FIGURES = [
+    f"{page.relative_to(ROOT).with_suffix('.html')}"
+    for page in sorted((ROOT / "book").rglob("*.md"))
+    if re.search(r'live_figure\("|\{(live-figure|laboratory)\}', page.read_text(encoding="utf-8"))
+]
+
+
+@pytest.mark.parametrize("path", WITH_LIVE_FIGURES)
+def test_the_first_live_figure_is_within_thirty_stops(visit, path):
+    """Tab by Tab from the top, folds closed, without a leap."""
+    seen = visit(path)
+    stops = 0
+    while not seen.page.evaluate(IN_A_FIGURE):
+        seen.page.keyboard.press("Tab")
+        stops += 1
+        assert stops <= 30
+
+
+def test_the_contents_of_the_book_are_one_leap_away(visit):
+    """They stand on the left, and come after the page in the order of the keyboard."""
+    seen = visit("book/linear_chains.html")
+    seen.page.keyboard.press("Tab")
+    seen.page.locator("a", has_text="Skip to the contents of the book").press("Enter")
+    seen.page.keyboard.press("Tab")
+    assert seen.page.evaluate("document.activeElement.closest('#pst-primary-sidebar') !== null")
+    left, page = (seen.page.locator(place) for place in ("#pst-primary-sidebar", "#main-content"))
+    assert left.bounding_box()["x"] < page.bounding_box()["x"]
 
 
 FOLLOWED = """(part) => {
