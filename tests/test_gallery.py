@@ -51,7 +51,7 @@ def svg(colour="white"):
 def record(id, status="as stated"):
     data = json.dumps({"figure": {"id": id, "status": status}})
     return {
-        "text/html": f'<div data-record="{escape(data)}" data-seal="{claims._seal(data)}"></div>'
+        "text/html": f'<div class="eh-verdict" data-record="{escape(data)}" data-seal="{claims._seal(data)}"></div>'
     }
 
 
