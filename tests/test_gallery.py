@@ -50,9 +50,8 @@ def svg(colour="white"):
 
 def record(id, status="as stated"):
     data = json.dumps({"figure": {"id": id, "status": status}})
-    return {
-        "text/html": f'<div class="eh-verdict" data-record="{escape(data)}" data-seal="{claims._seal(data)}"></div>'
-    }
+    facts = f'data-record="{escape(data)}" data-seal="{claims._seal(data)}"'
+    return {"text/html": f'<div class="eh-verdict" {facts}></div>'}
 
 
 def image(colour):
